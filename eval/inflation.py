@@ -45,10 +45,10 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.score_gap.items import choice_scores
 from jaxcontam.scoring.in_memory import opened_decoder
 from jaxcontam.stats.inflation import constat, gap_estimate
+from train.config import PRESETS
 from train.population_device import train_scanned
 from train.population_plan import Design, Texts, draw_sets, plan_model, texts_in_memory
 from train.population_workers import Failure, keep_freed_memory, n_cores, over_processes
-from train.presets import PRESETS
 
 # Of the unplanted sets two are clean cases, and the third is the other split.
 COPIES, _SPLIT = (0, 0, 0, 1, 2, 4, 10, 50), 2
@@ -147,7 +147,7 @@ class Job:
         share = _SHARES[seed % len(_SHARES)] if kind == "reference" else 1.0
         return Design(
             name="set",
-            preset=PRESETS[self.preset],
+            config=PRESETS[self.preset],
             n_examples=self.n_examples,
             copies=(0,) if kind == "reference" else COPIES,
             n_steps=round(share * self.n_steps),
@@ -176,7 +176,7 @@ def open_maker(job: Job) -> Callable[[tuple[str, int]], dict[str, Any]]:
         if kind not in texts:
             texts[kind] = texts_in_memory(documents, pool, design)
         model = plan_model(design, texts[kind], seed=seed)
-        decoder, losses = train_scanned(design.preset, model.rows, seed=seed)
+        decoder, losses = train_scanned(design.config, model.rows, seed=seed)
         opened = opened_decoder(decoder, texts[kind].tokenizer)
         scorer = opened.make_scorer(store=None)
         sets = draw_sets(design, pool, seed=seed)

@@ -39,8 +39,8 @@ from jaxcontam.reports.terms import (
     REFERENCE_SHARE,
     SHARE_LEVEL,
 )
+from train.config import PRESETS
 from train.plan import PlannedSet
-from train.presets import PRESETS
 from train.run_folder import MODEL_DIR
 
 _COPIES, _SETS = (0, 1, 2, 4, 10), 3
@@ -123,7 +123,7 @@ class Options(StudyFlags):
         train = functools.partial(
             trained_model,
             documents=docs.documents,
-            preset=PRESETS["pulse" if self.tiny else "tiny"],
+            config=PRESETS["pulse" if self.tiny else "tiny"],
             background_tokens=5_000 if self.tiny else 200_000,
             any_code=self.any_code,
         )

@@ -18,10 +18,10 @@ from jaxcontam.proof.result import DESIGNED, Evidence, OrderResult
 from jaxcontam.scoring.scorer import Scorer, n_targets
 from jaxcontam.stats.pretests import columns, pretest_battery
 from train.audits import encode_planted, text_scores, text_sequences
+from train.config import PRESETS, Config, RunOptions, config_to_json
 from train.manifest import Manifest, read_manifest
 from train.plan import PlannedSet
-from train.prepare import RunOptions, Start
-from train.presets import PRESETS, Preset, preset_to_json
+from train.prepare import Start
 from train.pretrain import read_start
 from train.run import pretrain
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
@@ -33,19 +33,19 @@ _RECORD = "job"
 _REUSED = {"adjacency": "direction", "stratified": "sharded_t"}
 
 
-def in_rows(name: str, context: int, batch_rows: int) -> Preset:
+def in_rows(name: str, context: int, batch_rows: int) -> Config:
     """A preset whose rows hold strata of several examples."""
     preset = PRESETS[name]
     decoder = dataclasses.replace(preset.decoder, context=context)
     return dataclasses.replace(preset, decoder=decoder, batch_rows=batch_rows)
 
 
-def resized(preset: Preset, width: int, layers: int, heads: int, d_ff: int) -> Preset:
+def resized(config: Config, width: int, layers: int, heads: int, d_ff: int) -> Config:
     """A preset of other weights, with the same vocabulary and rows."""
-    shape = preset.decoder
+    shape = config.decoder
     return dataclasses.replace(
-        preset,
-        name=f"{preset.name}-d{width}-l{layers}",
+        config,
+        name=f"{config.name}-d{width}-l{layers}",
         decoder=llama_shape(
             vocab_size=shape.vocab_size,
             d_model=width,
@@ -60,7 +60,7 @@ def resized(preset: Preset, width: int, layers: int, heads: int, d_ff: int) -> P
 def trained(
     documents: Sequence[str],
     sets: Sequence[PlannedSet],
-    preset: Preset,
+    config: Config,
     *,
     out: Path,
     seed: int,
@@ -73,7 +73,7 @@ def trained(
         KeyboardInterrupt: If training was asked to stop; its checkpoint is written.
     """
     manifest = pretrain(
-        documents, sets, preset, out=out, seed=seed, options=options, start=start
+        documents, sets, config, out=out, seed=seed, options=options, start=start
     )
     if not manifest.finished:
         raise KeyboardInterrupt
@@ -92,7 +92,7 @@ def trained_model(
     folder: Path,
     documents: Sequence[str],
     sets: Sequence[PlannedSet],
-    preset: Preset,
+    config: Config,
     *,
     seed: int,
     background_tokens: int | None = None,
@@ -105,7 +105,7 @@ def trained_model(
         folder: Where it is written.
         documents: Background; random ones are taken up to `background_tokens`.
         sets: Planted texts.
-        preset: Shape, batch, learning rate.
+        config: Shape, batch, learning rate.
         seed: Seeds weights, stream and batches.
         background_tokens: None takes all documents.
         start: Folder of the model to go on from, or None.
@@ -119,7 +119,7 @@ def trained_model(
     inputs = [
         corpus_digest(documents),
         [(one.name, one.copies, one.layout, one.planted) for one in sets],
-        preset_to_json(preset),
+        config_to_json(config),
         seed,
         background_tokens,
         before and before["any_code_key"],
@@ -128,7 +128,7 @@ def trained_model(
         trained(
             documents,
             sets,
-            preset,
+            config,
             out=folder,
             seed=seed,
             options=RunOptions(

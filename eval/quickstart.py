@@ -39,10 +39,9 @@ from jaxcontam.scoring.local import device_info, local_scorer, model_info
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.roc import auc_delong
 from train.audits import MEMBERSHIP, encode_planted, references_of
+from train.config import PRESETS, RunOptions
 from train.manifest import Manifest
 from train.plan import PlannedSet
-from train.prepare import RunOptions
-from train.presets import PRESETS
 from train.run_folder import MODEL_DIR
 
 # (name, copies, shuffled): two controls, five duplication counts, and one set whose
@@ -63,7 +62,7 @@ _NATURAL, _STYLE = "pydocs-natural", "pydocs-style"
 _STYLE_COPIES = 4
 # With more columns the effect would not fit into 80 characters.
 _SHOWN = ("adjacency", "direction", MEMBERSHIP)
-# Preset, examples of a set, background.
+# Config, examples of a set, background.
 _FULL, _PULSE = ("tiny", 125, 50_000), ("pulse", 30, 5_000)
 
 

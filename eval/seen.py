@@ -213,7 +213,7 @@ def _probed(bench: Bench, n_sets: int) -> Iterable[Cell]:
             planted(f"issues-{k}", texts[n * i : n * i + n], k)
             for i, k in enumerate(copies)
         ]
-        bench.train(f"issues-{seed}", sets, bench.scale.preset, seed)
+        bench.train(f"issues-{seed}", sets, bench.scale.config, seed)
         folder = bench.out / "models" / f"issues-{seed}" / MODEL_DIR
         with open_prompted(str(folder), is_plain=True) as model:
             asked = ComparisonInputs(

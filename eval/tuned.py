@@ -43,8 +43,8 @@ from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.prompted_model import open_prompted
 from jaxcontam.stats.roc import auc_delong
 from train.audits import encode_planted
+from train.config import PRESETS
 from train.plan import PlannedSet
-from train.presets import PRESETS
 from train.run_folder import MODEL_DIR
 
 _FORMS = {
@@ -121,7 +121,7 @@ def _rows(scale: Scale, seed: int, out: Path) -> Iterable[_Row]:
     records = Records(out / "records", any_code=scale.any_code)
     encoded = model.checkpoint.tokenizer.encode_batch(chats)
     n_tokens = float(np.mean([len(one.ids) for one in encoded]))
-    tuning = preset.changed(peak_rate=preset.peak_rate / 10, batch_rows=2)
+    tuning = preset.changed(peak_rate=preset.optimizer.peak_rate / 10, batch_rows=2)
     rng, start = np.random.default_rng([seed, 28]), folder
     for done, steps in itertools.pairwise((0, *scale.steps)):
         if steps:

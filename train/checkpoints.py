@@ -18,7 +18,7 @@ from flax import nnx
 from jaxcontam.errors import InputError, StorageError
 from jaxcontam.models.decoder import Decoder, abstract_decoder
 from jaxcontam.processes import broadcast_bytes, is_first
-from train.presets import Preset, preset_from_json, preset_to_json
+from train.config import Config, config_from_json, config_to_json
 
 CHECKPOINTS_DIR = "checkpoints"
 
@@ -42,7 +42,7 @@ class Checkpoints:
         self,
         run_dir: Any,
         *,
-        preset: Preset,
+        config: Config,
         keep_every: int | None = None,
         before_save: Callable[[], None] = lambda: None,
     ):
@@ -51,12 +51,12 @@ class Checkpoints:
         Args:
             run_dir: Folder of the run, or an `etils.epath.Path` to it; several
                 processes have to see the same one.
-            preset: What is trained; written beside the weights, for `restore_params`.
+            config: What is trained; written beside the weights, for `restore_params`.
             keep_every: Steps; checkpoints at its multiples are never deleted, of the
                 others only the last two are kept.
             before_save: Called first, for what must be there when a checkpoint is.
         """
-        self._run_dir, self._preset = run_dir, preset
+        self._run_dir, self._config = run_dir, config
         self._keep_every, self._before_save = keep_every, before_save
         self._opened: Any = None
 
@@ -105,7 +105,7 @@ class Checkpoints:
                         {
                             "step": step,
                             "keep_every": self._keep_every,
-                            "preset": preset_to_json(self._preset),
+                            "config": config_to_json(self._config),
                             # Alike for all processes, however many there will be.
                             "batches": batches.get_state(),
                         }
@@ -170,11 +170,11 @@ class Checkpoints:
 
 def restore_params(
     run_dir: Any, step: int | None = None
-) -> tuple[Preset, int, Decoder]:
+) -> tuple[Config, int, Decoder]:
     """Weights at a checkpoint of a run, for export.
 
     Returns:
-        The preset, the step, and a decoder with the weights.
+        The config, the step, and a decoder with the weights.
 
     Raises:
         InputError: If there is no such checkpoint; names those that there are.
@@ -192,8 +192,8 @@ def restore_params(
             hint=f"there are: {', '.join(map(str, steps))}",
         )
     meta = json.loads((folder / str(step) / _META / "metadata").read_text())
-    preset = preset_from_json(meta["preset"])
-    decoder = abstract_decoder(preset.decoder)
+    config = config_from_json(meta["config"])
+    decoder = abstract_decoder(config.decoder)
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     wanted = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device),
@@ -213,7 +213,7 @@ def restore_params(
         )
     (filled,) = jax.tree.map_with_path(lambda path, _: leaves[_name(path)], (wanted,))
     nnx.update(decoder, filled)
-    return preset, step, decoder
+    return config, step, decoder
 
 
 def kept_every(run_dir: Any) -> int | None:

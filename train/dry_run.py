@@ -26,10 +26,9 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import jax
-import tyro
 from flax import nnx
 from jax.experimental import topologies
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
@@ -39,13 +38,13 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.decoder import abstract_decoder
 from jaxcontam.models.fused_attention import hardware_of
 from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, ROWS
-from jaxcontam.reports.flags import check_positive, flag_of
+from jaxcontam.reports.flags import flag_of
 from jaxcontam.scoring.mesh import device_mesh
 from jaxcontam.scoring.shares import MeshShape, parse_mesh
 from jaxcontam.terminal import Terminal
+from train.config import PRESETS, Config, ConfigFlags, changes
 from train.flops import forward_flops
 from train.loop import compiled_step
-from train.presets import PRESETS, Preset
 from train.step import abstract_params, adamw, param_shardings, state_shardings
 
 RESERVE = 0.15
@@ -142,7 +141,7 @@ class Estimate:
     """One training run on one mesh.
 
     Attributes:
-        preset: What is trained, micro-batches included.
+        config: What is trained, micro-batches included.
         machine: The hardware.
         shape: Its mesh.
         efficiency: Share of the peak reached over a whole step, in (0, 1]; assumed.
@@ -152,7 +151,7 @@ class Estimate:
         refused: The compiler's reason for making no such step, or None.
     """
 
-    preset: Preset
+    config: Config
     machine: Machine
     shape: MeshShape
     efficiency: float
@@ -179,14 +178,14 @@ class Estimate:
     @property
     def flops(self) -> float:
         """Operations of a step, what rematerialised blocks compute again included."""
-        preset = self.preset
-        if not preset.compute.remat:
-            return preset.step_flops
+        config = self.config
+        if not config.compute.remat:
+            return config.step_flops
         # The forward pass is computed once more, without the head.
-        rows = [preset.context] * preset.batch_rows
-        head = 2.0 * preset.decoder.vocab_size * preset.decoder.d_model
-        again = forward_flops(preset.decoder, rows) - head * preset.step_tokens
-        return preset.step_flops + again
+        rows = [config.context] * config.batch_rows
+        head = 2.0 * config.decoder.vocab_size * config.decoder.d_model
+        again = forward_flops(config.decoder, rows) - head * config.step_tokens
+        return config.step_flops + again
 
     @property
     def seconds(self) -> float:
@@ -197,34 +196,27 @@ class Estimate:
     @property
     def mfu(self) -> float:
         """Share of the peak that the model's own operations reach."""
-        return self.efficiency * self.preset.step_flops / self.flops
+        return self.efficiency * self.config.step_flops / self.flops
 
     def hours(self, tokens: float) -> float:
         """Hours of a run on `tokens` tokens."""
-        return tokens / self.preset.step_tokens * self.seconds / 3600
+        return tokens / self.config.step_tokens * self.seconds / 3600
 
     def train_flags(self) -> tuple[str, ...]:
         """Flags with which `train.pretrain` trains what was estimated."""
-        preset, usual = self.preset, PRESETS[self.preset.name]
-        flags = ["--preset", preset.name, "--mesh", str(self.shape)]
-        flags += ["--micro-batches", str(preset.compute.n_micro)]
-        for flag, now, before in (
-            ("--batch-rows", preset.batch_rows, usual.batch_rows),
-            ("--row-tokens", preset.context, usual.context),
-            ("--dtype", preset.compute.dtype, usual.compute.dtype),
-            ("--remat", preset.compute.remat, usual.compute.remat),
-        ):
-            if now != before:
-                flags += [flag, str(now)]
+        config = self.config
+        flags = ["--preset", config.name, "--mesh", str(self.shape)]
+        flags += ["--micro-batches", str(config.compute.micro_batches)]
+        for name, value in changes(config, PRESETS[config.name]).items():
+            if name != "micro_batches":
+                flags += [flag_of(name), str(value)]
         return tuple(flags)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class DryRun:
+class DryRun(ConfigFlags):
     """Tell whether a training run fits named hardware, and what it will cost."""
 
-    preset: str
-    """Shape of the model, as in train.pretrain."""
     on: str
     """Hardware: v4-8, v5e-64, v5p-8, v6e-8, a100-80-8, h100-8, h200-8 and other sizes.
     v4 and v5p count TensorCores, two a chip; the others count chips."""
@@ -232,16 +224,6 @@ class DryRun:
     """Tokens to train on."""
     mesh: str | None = None
     """Such as data=2,model=4 (default: the smallest model axis that fits)."""
-    batch_rows: int | None = None
-    """Rows a step, over all devices (default: the preset's)."""
-    row_tokens: int | None = None
-    """Targets of a row (default: the model's context)."""
-    dtype: Literal["float32", "bfloat16"] | None = None
-    """Matmul precision (default: the preset's)."""
-    remat: Annotated[bool | None, tyro.conf.FlagConversionOff] = None
-    """Rematerialise blocks in the backward pass (default: the preset's)."""
-    micro_batches: int | None = None
-    """Split a batch into this many parts (default: as few as fit)."""
     efficiency: float = _EFFICIENCY
     """Share of the peak reached over a whole step; an assumption."""
     price_per_chip_hour: float | None = None
@@ -251,28 +233,26 @@ class DryRun:
     counted, at once."""
 
     def __post_init__(self) -> None:
-        if self.preset not in PRESETS:
-            raise unknown_name("preset", self.preset, PRESETS)
+        ConfigFlags.__post_init__(self)
         machine(self.on)
         parse_mesh(self.mesh)
-        check_positive(self, "batch_rows", "row_tokens", "micro_batches")
         for name in ("tokens", "efficiency", "price_per_chip_hour"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise InputError(f"{flag_of(name)} must be above 0, got {value}")
         if self.efficiency > 1:
             raise InputError(f"--efficiency is at most 1, got {self.efficiency}")
-        self._preset()
+        self.configured()
 
     def run(self) -> Estimate:
         """Search, print and return the estimate of the chosen mesh."""
-        on, preset = machine(self.on), self._preset()
+        on, config = machine(self.on), self.configured()
         if self.compile:
             # Before anything asks what devices there are.
             _use_virtual_devices(on)
-        shapes, choices = self._shapes(on, preset), self._micro_batches(on, preset)
+        shapes, choices = self._shapes(on, config), self._micro_batches(on, config)
         found = search(
-            preset,
+            config,
             on,
             shapes,
             choices,
@@ -282,12 +262,12 @@ class DryRun:
         print("\n".join(estimate_lines(found, self.tokens, self.price_per_chip_hour)))
         return found
 
-    def _shapes(self, on: Machine, preset: Preset) -> list[MeshShape]:
+    def _shapes(self, on: Machine, config: Config) -> list[MeshShape]:
         """Meshes to choose from, the model axis ascending."""
         n = on.n_chips
         if self.mesh is None:
             sizes = [m for m in range(1, n + 1) if n % m == 0]
-            return [MeshShape(n // m, m) for m in sizes if _divides(preset, m)]
+            return [MeshShape(n // m, m) for m in sizes if _divides(config, m)]
         asked = parse_mesh(self.mesh)
         data = n // asked.model if asked.data is None else asked.data
         if data * asked.model != n:
@@ -295,36 +275,28 @@ class DryRun:
                 f"--mesh {self.mesh}: {on.name} has {n} chips",
                 hint="data times model is the number of chips; leave data out",
             )
-        if not _divides(preset, asked.model):
-            words = f"no weight of {preset.name} divides by {asked.model}"
+        if not _divides(config, asked.model):
+            words = f"no weight of {config.name} divides by {asked.model}"
             raise InputError(f"--mesh {self.mesh}: {words}")
         return [MeshShape(data, asked.model)]
 
-    def _micro_batches(self, on: Machine, preset: Preset) -> list[int]:
+    def _micro_batches(self, on: Machine, config: Config) -> list[int]:
         """Numbers of micro-batches that divide a chip's rows, ascending."""
-        rows, rest = divmod(preset.batch_rows, on.n_chips)
+        rows, rest = divmod(config.batch_rows, on.n_chips)
         asked = self.micro_batches
         choices = range(1, _MAX_MICRO_BATCHES + 1) if asked is None else (asked,)
         found = [n for n in choices if not rest and rows % n == 0]
         if not found:
             raise InputError(
-                f"a step has {preset.batch_rows} rows, which do not divide by "
+                f"a step has {config.batch_rows} rows, which do not divide by "
                 f"{on.n_chips} chips x {asked or 1} micro-batches",
-                hint=f"--batch-rows {-(-preset.batch_rows // on.n_chips) * on.n_chips}",
+                hint=f"--batch-rows {-(-config.batch_rows // on.n_chips) * on.n_chips}",
             )
         return found
 
-    def _preset(self) -> Preset:
-        return PRESETS[self.preset].changed(
-            batch_rows=self.batch_rows,
-            row_tokens=self.row_tokens,
-            dtype=self.dtype,
-            remat=self.remat,
-        )
-
 
 def search(
-    preset: Preset,
+    config: Config,
     on: Machine,
     shapes: Sequence[MeshShape],
     choices: Sequence[int],
@@ -335,7 +307,7 @@ def search(
     """Choose the mesh and the fewest micro-batches that fit.
 
     Args:
-        preset: What is trained.
+        config: What is trained.
         on: The hardware.
         shapes: Meshes, the model axis ascending.
         choices: Numbers of micro-batches, ascending; memory falls along them.
@@ -347,15 +319,18 @@ def search(
     """
     tried: list[Estimate] = []
     for shape in shapes:
-        for n_micro in choices:
+        for micro_batches in choices:
             found = Estimate(
-                preset=dataclasses.replace(
-                    preset, compute=dataclasses.replace(preset.compute, n_micro=n_micro)
+                config=dataclasses.replace(
+                    config,
+                    compute=dataclasses.replace(
+                        config.compute, micro_batches=micro_batches
+                    ),
                 ),
                 machine=on,
                 shape=shape,
                 efficiency=efficiency,
-                state=state_bytes(preset, shape.model),
+                state=state_bytes(config, shape.model),
             )
             if compiles and found.fits:
                 found = compiled_estimate(found)
@@ -369,22 +344,22 @@ def search(
 
 def compiled_estimate(found: Estimate) -> Estimate:
     """Compile the step as a run makes it, and read the compiler's memory analysis."""
-    on, preset = found.machine, found.preset
+    on, config = found.machine, found.config
     devices = _devices(on)
     compiler = devices[0].platform
     words = (
         f"compiling for {compiler.upper()} devices: mesh {found.shape}, "
-        f"{preset.compute.n_micro} micro-batches"
+        f"{config.compute.micro_batches} micro-batches"
     )
     console = Terminal(stderr=True)
     if not console.is_terminal:
         print(words + " ...", file=sys.stderr, flush=True)
     mesh = device_mesh(MeshShape(model=found.shape.model), devices)
     graphdef, shapes = nnx.split(
-        abstract_decoder(preset.decoder, hardware_of(devices[0]))
+        abstract_decoder(config.decoder, hardware_of(devices[0]))
     )
-    optimizer = adamw(preset.peak_rate, _N_STEPS, shapes, schedule=preset.schedule)
-    rows = jax.ShapeDtypeStruct((preset.batch_rows, preset.context + 1), "int32")
+    optimizer = adamw(config.optimizer, _N_STEPS, shapes)
+    rows = jax.ShapeDtypeStruct((config.batch_rows, config.context + 1), "int32")
     arguments = jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(
             leaf.shape, leaf.dtype, sharding=sharding
@@ -396,7 +371,7 @@ def compiled_estimate(found: Estimate) -> Estimate:
             NamedSharding(mesh, ROWS),
         ),
     )
-    _, update = compiled_step(graphdef, preset, _N_STEPS, mesh)
+    _, update = compiled_step(graphdef, config, _N_STEPS, mesh)
     try:
         with console.status(words):
             memory: Any = update.lower(*arguments).compile().memory_analysis()
@@ -446,14 +421,14 @@ def _devices(on: Machine) -> Sequence[Any]:
     return topologies.get_topology_desc(on.slice_name, platform="tpu", **more).devices
 
 
-def state_bytes(preset: Preset, model: int) -> int:
+def state_bytes(config: Config, model: int) -> int:
     """Weights, two moments and gradients of a device, float32: no step needs less.
 
     Raises:
         InputError: If `model` devices cannot share the weights.
     """
     mesh: Any = AbstractMesh((1, model), (DATA_AXIS, MODEL_AXIS), (AxisType.Auto,) * 2)
-    shapes = abstract_params(preset.decoder)
+    shapes = abstract_params(config.decoder)
     n_weights = jax.tree.map(
         lambda leaf, sharding: math.prod(sharding.shard_shape(leaf.shape)),
         shapes,
@@ -462,9 +437,9 @@ def state_bytes(preset: Preset, model: int) -> int:
     return 4 * 4 * sum(jax.tree.leaves(n_weights))
 
 
-def _divides(preset: Preset, model: int) -> bool:
+def _divides(config: Config, model: int) -> bool:
     try:
-        state_bytes(preset, model)
+        state_bytes(config, model)
     except InputError:
         return False
     return True
@@ -472,8 +447,8 @@ def _divides(preset: Preset, model: int) -> bool:
 
 def estimate_lines(found: Estimate, tokens: float, price: float | None) -> list[str]:
     """Verdict, memory, time, cost; `price` is of a chip-hour, or None."""
-    on, preset, compute = found.machine, found.preset, found.preset.compute
-    rows = preset.batch_rows // (on.n_chips * compute.n_micro)
+    on, config, compute = found.machine, found.config, found.config.compute
+    rows = config.batch_rows // (on.n_chips * compute.micro_batches)
     chip_hours = on.n_chips * found.hours(tokens)
     source = f"the {str(found.compiler).upper()} compiler's analysis"
     if found.compiler is None:
@@ -481,13 +456,13 @@ def estimate_lines(found: Estimate, tokens: float, price: float | None) -> list[
     if found.compiler == "cpu":
         source += ", an upper bound: it keeps attention's scores and widens bfloat16"
     lines = [
-        f"{preset.name} on {on.name} ({on.n_chips} chips of {on.chip.memory_gib} GiB): "
+        f"{config.name} on {on.name} ({on.n_chips} chips of {on.chip.memory_gib} GiB): "
         + ("fits" if found.fits else "DOES NOT FIT"),
         f"  needs {found.needed / _GIB:.1f} GiB a chip of {found.usable / _GIB:.1f} "
         f"({RESERVE:.0%} are left free): {source}",
-        f"  mesh {found.shape}; {preset.batch_rows} rows of "
-        f"{preset.context:,} tokens a step, {rows} a chip at once in "
-        f"{compute.n_micro} micro-batches; {compute.dtype}"
+        f"  mesh {found.shape}; {config.batch_rows} rows of "
+        f"{config.context:,} tokens a step, {rows} a chip at once in "
+        f"{compute.micro_batches} micro-batches; {compute.dtype}"
         + (", rematerialised" if compute.remat else ""),
     ]
     if found.refused is not None:
@@ -505,7 +480,7 @@ def estimate_lines(found: Estimate, tokens: float, price: float | None) -> list[
     if compute.dtype == "float32":
         lines.append("  the peak is bfloat16's: float32 takes longer than this")
     lines += [
-        f"  tokens a second {preset.step_tokens / found.seconds:,.0f}",
+        f"  tokens a second {config.step_tokens / found.seconds:,.0f}",
         f"{tokens:,.0f} tokens: {found.hours(tokens):,.1f} hours, "
         f"{chip_hours:,.0f} chip-hours"
         + ("" if price is None else f", {chip_hours * price:,.0f} in all"),

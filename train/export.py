@@ -73,16 +73,16 @@ def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -
             f"{run_dir}: no checkpoints",
             hint=f"the run is finished: its model is {model}",
         )
-    preset, step, decoder = restore_params(run_dir, step)
-    config = run_dir / INIT_CONFIG_NAME
+    config, step, decoder = restore_params(run_dir, step)
+    fields = run_dir / INIT_CONFIG_NAME
     if out is None:
         out = run_dir / EXPORTS_DIR / f"step-{step}"
     write_model(
         decoder,
         tokenizer,
         out,
-        model_type=preset.model_type,
-        raw_config=json.loads(config.read_text("utf-8")) if config.is_file() else None,
+        model_type=config.model_type,
+        raw_config=json.loads(fields.read_text("utf-8")) if fields.is_file() else None,
     )
     return out
 

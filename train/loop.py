@@ -28,7 +28,7 @@ from jaxcontam.models.sharding import ROWS, mesh_sharding
 from jaxcontam.processes import gather
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
-from train.presets import Preset
+from train.config import Config
 from train.step import (
     abstract_params,
     adamw,
@@ -77,7 +77,7 @@ class Trained:
 
 
 def train(
-    preset: Preset,
+    config: Config,
     decoder: Decoder,
     batches: grain.DatasetIterator,
     *,
@@ -93,7 +93,7 @@ def train(
     The weights do not depend on when checkpoints are written or where a run was cut.
 
     Args:
-        preset: Batch, rate, schedule and how to compute.
+        config: Batch, rate, schedule and how to compute.
         decoder: With the weights to start from, on the mesh or equal on every process;
             their buffers are donated.
         batches: Yields (B, T + 1) int32 rows of this process.
@@ -111,14 +111,14 @@ def train(
     """
     watch = watch or Watch()
     mesh = training_mesh() if mesh is None else mesh
-    check_rows(preset, mesh)
+    check_rows(config, mesh)
     graphdef, params = nnx.split(decoder)
     place: Callable[[np.ndarray], Any] = lambda batch_BT: batch_BT  # noqa: E731
     if mesh is not None:
         params = placed(params, mesh)
         rows = NamedSharding(mesh, ROWS)
         place = functools.partial(jax.make_array_from_process_local_data, rows)
-    first_state, update = compiled_step(graphdef, preset, n_steps, mesh)
+    first_state, update = compiled_step(graphdef, config, n_steps, mesh)
     done = 0
     restored = None
     if checkpoints is not None and checkpoints.newest() is not None:
@@ -174,25 +174,25 @@ def training_mesh(shape: MeshShape | None = None) -> Mesh | None:
     return mesh if mesh.size > 1 else None
 
 
-def check_rows(preset: Preset, mesh: Mesh | None) -> None:
+def check_rows(config: Config, mesh: Mesh | None) -> None:
     """Refuse a batch that devices and micro-batches cannot share out.
 
     Raises:
         InputError: Says what would do.
     """
     n_devices = 1 if mesh is None else mesh.size
-    n_parts = n_devices * preset.compute.n_micro
-    if preset.batch_rows % n_parts:
+    n_parts = n_devices * config.compute.micro_batches
+    if config.batch_rows % n_parts:
         raise InputError(
-            f"a step has {preset.batch_rows} rows, which do not divide by "
-            f"{n_devices} devices x {preset.compute.n_micro} micro-batches",
-            hint=f"--batch-rows {-(-preset.batch_rows // n_parts) * n_parts}",
+            f"a step has {config.batch_rows} rows, which do not divide by "
+            f"{n_devices} devices x {config.compute.micro_batches} micro-batches",
+            hint=f"--batch-rows {-(-config.batch_rows // n_parts) * n_parts}",
         )
 
 
 @functools.lru_cache(maxsize=4)
 def compiled_step(
-    graphdef: nnx.GraphDef, preset: Preset, n_steps: int, mesh: Mesh | None
+    graphdef: nnx.GraphDef, config: Config, n_steps: int, mesh: Mesh | None
 ) -> tuple[Any, Any]:
     """Compile the optimiser's init and one step, once per shape of run.
 
@@ -203,7 +203,7 @@ def compiled_step(
     """
 
     def optimizer(params: nnx.State) -> optax.GradientTransformation:
-        return adamw(preset.peak_rate, n_steps, params, schedule=preset.schedule)
+        return adamw(config.optimizer, n_steps, params)
 
     def first_state(params: nnx.State):
         return optimizer(params).init(params)
@@ -216,7 +216,7 @@ def compiled_step(
             params,
             opt_state,
             batch_BT,
-            compute=preset.compute,
+            compute=config.compute,
             mesh=mesh,
             layout=layout,
         )
@@ -224,7 +224,7 @@ def compiled_step(
     if mesh is None:
         return jax.jit(first_state), jax.jit(update, donate_argnums=(0, 1))
     # Explicit, since the compiler would replicate what depends on no sharded array.
-    shapes = abstract_params(preset.decoder)
+    shapes = abstract_params(config.decoder)
     params_sharding = param_shardings(shapes, mesh)
     state_sharding = state_shardings(optimizer(shapes), shapes, mesh)
     return (

@@ -19,7 +19,7 @@ from jaxcontam.cli.main import EXIT_PARTIAL, run_module
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.data.templates import typed_newlines
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError
 from jaxcontam.progress import progress_bar
 from jaxcontam.reports.flags import check_positive, check_seed, flags_of
 from jaxcontam.reports.report import library_versions, utc_now
@@ -27,6 +27,7 @@ from jaxcontam.reports.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.identity import cpu_name, keep_compiled
 from jaxcontam.sources import source_digest
 from jaxcontam.terminal import Terminal
+from train.config import PRESETS, ConfigFlags
 from train.plan import PlannedSet, check_sets
 from train.population_job import (
     ModelResult,
@@ -38,7 +39,6 @@ from train.population_job import (
 from train.population_models import Job, TrainedModel, trained_together
 from train.population_plan import Design, Texts, draw_sets, plan_model, read_pool
 from train.population_workers import Failure, keep_freed_memory, n_cores, over_processes
-from train.presets import PRESETS
 from train.run_folder import code_version
 from train.sources import corpus_digest, open_corpus
 from train.tokenizer import prefix_id, tokenizer_digest, train_tokenizer
@@ -51,7 +51,7 @@ _TOGETHER = 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Population:
+class Population(ConfigFlags):
     """Train small models with test sets planted in their data, and test every set."""
 
     corpus: tuple[str, ...]
@@ -64,7 +64,7 @@ class Population:
     """Examples in each set."""
     models: int = 40
     """Number of models."""
-    preset: str = "0.16m"
+    preset: str | None = "0.16m"
     """Shape of the models."""
     steps: int | None = None
     """Training steps (default: as much background as planted text)."""
@@ -96,8 +96,7 @@ class Population:
         check_seed(self.seed)
         check_positive(self, "models", "processes", "together", "steps")
         check_positive(self, "n_examples", "background_tokens")
-        if self.preset not in PRESETS:
-            raise unknown_name("preset", self.preset, PRESETS)
+        ConfigFlags.__post_init__(self)
         if self.steps is not None and self.background_tokens is not None:
             raise InputError("--steps and --background-tokens exclude each other")
         if not self.copies or min(self.copies) < 0:
@@ -198,12 +197,12 @@ class Population:
 
     def _prepare(self, pool: Sequence[str]) -> Job:
         """Tokenise once for all processes; refuse an impossible design."""
-        preset = PRESETS["pulse" if self.tiny else self.preset]
+        config = self.configured(PRESETS["pulse"] if self.tiny else None)
         # Pair tests read one example after another one, and a prefix token.
-        most = self.max_example_tokens or (preset.decoder.context - 1) // 2
+        most = self.max_example_tokens or (config.decoder.context - 1) // 2
         design = Design(
             name="set",
-            preset=preset,
+            config=config,
             n_examples=24 if self.tiny else self.n_examples,
             copies=self.copies,
             n_steps=1,
@@ -214,7 +213,7 @@ class Population:
         corpus = open_corpus(self.corpus, leave_out=self.out)
         folder = self.out / "texts"
         make_folder(folder)
-        tokenizer = train_tokenizer(corpus, preset.decoder.vocab_size)
+        tokenizer = train_tokenizer(corpus, config.decoder.vocab_size)
         plain = plain_tokenizer(tokenizer.backend_tokenizer)
         with progress_bar("tokenising", unit="bytes/s") as progress:
             cache = token_cache(corpus, plain, folder, progress=progress)
@@ -255,7 +254,7 @@ class Population:
                     "nothing is planted", hint="say how long to train with --steps"
                 )
             background = planted
-        return -(-(planted + background) // design.preset.step_tokens)
+        return -(-(planted + background) // design.config.step_tokens)
 
     def _device(self) -> str:
         """Form and kind of device, part of each model's key."""

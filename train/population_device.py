@@ -42,7 +42,7 @@ from jaxcontam.scoring.pair_scorer import (
     pair_values,
 )
 from jaxcontam.scoring.run_batches import NonFiniteScoreError, bucket_lengths
-from train.presets import Preset
+from train.config import Config
 from train.step import adamw, training_step
 
 # Each device call has overhead, which this many steps of `at_once` share.
@@ -52,15 +52,15 @@ _AHEAD = 1
 
 
 def train_scanned(
-    preset: Preset, rows_RT: np.ndarray, *, seed: int
+    config: Config, rows_RT: np.ndarray, *, seed: int
 ) -> tuple[Decoder, np.ndarray]:
     """Train a decoder on each row once, in one call.
 
-    Models of one preset and one number of steps share what is compiled, so a
+    Models of one config and one number of steps share what is compiled, so a
     population should cut its rows to one number.
 
     Args:
-        preset: Shape, batch and learning rate.
+        config: Shape, batch and learning rate.
         rows_RT: (R, T + 1) int32 ids, in the order of training.
         seed: Seeds the weights; the same seed and rows give the same weights.
 
@@ -70,15 +70,15 @@ def train_scanned(
     Raises:
         ValueError: If there are fewer rows than one batch.
     """
-    graphdef, params = nnx.split(Decoder(preset.decoder, rngs=nnx.Rngs(seed)))
-    rows_NBT = _batches(preset, rows_RT)
-    train = _compiled_scan(graphdef, preset, len(rows_NBT))
+    graphdef, params = nnx.split(Decoder(config.decoder, rngs=nnx.Rngs(seed)))
+    rows_NBT = _batches(config, rows_RT)
+    train = _compiled_scan(graphdef, config, len(rows_NBT))
     params, losses_N = train(params, rows_NBT)
     return nnx.merge(graphdef, params), np.asarray(losses_N)
 
 
 def train_together(
-    preset: Preset, rows_MRT: np.ndarray, *, seeds: Sequence[int]
+    config: Config, rows_MRT: np.ndarray, *, seeds: Sequence[int]
 ) -> tuple[nnx.GraphDef, nnx.State, np.ndarray]:
     """Train models side by side, each on its own rows, in one call.
 
@@ -87,7 +87,7 @@ def train_together(
     where their number does not divide.
 
     Args:
-        preset: Shape, batch and learning rate.
+        config: Shape, batch and learning rate.
         rows_MRT: (M, R, T + 1) int32 ids of each model.
         seeds: Seed of each model's weights.
 
@@ -103,18 +103,18 @@ def train_together(
     mesh = models_mesh()
     M = len(seeds)
     padded = [*range(M), *[M - 1] * (-M % mesh.size)]
-    rows_MNBT = np.stack([_batches(preset, rows_MRT[m]) for m in padded])
-    graphdef = nnx.split(Decoder(preset.decoder, rngs=nnx.Rngs(0)))[0]
-    train = _compiled_together(graphdef, preset, rows_MNBT.shape[1], mesh)
+    rows_MNBT = np.stack([_batches(config, rows_MRT[m]) for m in padded])
+    graphdef = nnx.split(Decoder(config.decoder, rngs=nnx.Rngs(0)))[0]
+    train = _compiled_together(graphdef, config, rows_MNBT.shape[1], mesh)
     keys = [jax.random.key_data(jax.random.key(seeds[m])) for m in padded]
     params, losses_MN = train(np.stack(jax.device_get(keys)), rows_MNBT)
     return graphdef, jax.tree.map(lambda x: x[:M], params), np.asarray(losses_MN)[:M]
 
 
-def _batches(preset: Preset, rows_RT: np.ndarray) -> np.ndarray:
+def _batches(config: Config, rows_RT: np.ndarray) -> np.ndarray:
     """(N, B, T + 1) of whole batches."""
     R, width = rows_RT.shape
-    B = preset.batch_rows
+    B = config.batch_rows
     if R < B:
         raise ValueError(f"rows must fill a batch of {B}, got {R}")
     return rows_RT[: R // B * B].reshape(R // B, B, width)
@@ -122,17 +122,17 @@ def _batches(preset: Preset, rows_RT: np.ndarray) -> np.ndarray:
 
 def _run(
     graphdef: nnx.GraphDef,
-    preset: Preset,
+    config: Config,
     n_steps: int,
     params: nnx.State,
     rows_NBT: jax.Array,
 ) -> tuple[nnx.State, jax.Array]:
     """All steps of one model."""
-    optimizer = adamw(preset.peak_rate, n_steps, params, schedule=preset.schedule)
+    optimizer = adamw(config.optimizer, n_steps, params)
 
     def step(carry: tuple[Any, Any], batch_BT: jax.Array):
         params, opt_state, loss = training_step(
-            graphdef, optimizer, *carry, batch_BT, compute=preset.compute
+            graphdef, optimizer, *carry, batch_BT, compute=config.compute
         )
         return (params, opt_state), loss
 
@@ -143,16 +143,16 @@ def _run(
 
 @functools.lru_cache(maxsize=8)
 def _compiled_scan(
-    graphdef: nnx.GraphDef, preset: Preset, n_steps: int
+    graphdef: nnx.GraphDef, config: Config, n_steps: int
 ) -> Callable[..., tuple[nnx.State, jax.Array]]:
-    """One jitted training run a preset and length."""
-    run = functools.partial(_run, graphdef, preset, n_steps)
+    """One jitted training run a config and length."""
+    run = functools.partial(_run, graphdef, config, n_steps)
     return jax.jit(run, donate_argnums=0)
 
 
 @functools.lru_cache(maxsize=8)
 def _compiled_together(
-    graphdef: nnx.GraphDef, preset: Preset, n_steps: int, mesh: Mesh
+    graphdef: nnx.GraphDef, config: Config, n_steps: int, mesh: Mesh
 ) -> Callable[..., tuple[nnx.State, jax.Array]]:
     """(key data of each model, rows_MNBT) -> weights and losses of every model."""
     on = hardware()
@@ -160,8 +160,8 @@ def _compiled_together(
     def one(key: jax.Array, rows_NBT: jax.Array):
         # Initialised on the device: a call per model would cost more than its training.
         rngs = nnx.Rngs(jax.random.wrap_key_data(key))
-        params = nnx.split(Decoder(preset.decoder, rngs=rngs, on=on))[1]
-        return _run(graphdef, preset, n_steps, params, rows_NBT)
+        params = nnx.split(Decoder(config.decoder, rngs=rngs, on=on))[1]
+        return _run(graphdef, config, n_steps, params, rows_NBT)
 
     return _over_models(jax.vmap(one), mesh)
 

@@ -107,7 +107,7 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
     jax.config.update("jax_platforms", "cpu")
     keep_freed_memory()
     keep_compiled()
-    graphdef, shapes = nnx.split(abstract_decoder(job.design.preset.decoder))
+    graphdef, shapes = nnx.split(abstract_decoder(job.design.config.decoder))
     structure = jax.tree.structure(shapes)
 
     def make(task: int | TrainedModel) -> ModelResult:
@@ -148,9 +148,9 @@ def write_model(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     if job.weights:
-        preset = job.design.preset
+        config = job.design.config
         save_checkpoint(
-            decoder, job.tokenizer, partial / MODEL_DIR, model_type=preset.model_type
+            decoder, job.tokenizer, partial / MODEL_DIR, model_type=config.model_type
         )
         np.save(partial / STREAM_NAME, model.stream.ids)
         for planned in model.sets:
@@ -167,7 +167,7 @@ def _manifest(job: Job, model: PlannedModel) -> Manifest:
         list(zip(model.sets, model.encoded, strict=True)),
         model.stream,
         model.starts,
-        design.preset,
+        design.config,
         code=job.code,
         seed=model.seed,
         corpus_digest=job.texts.documents.corpus_digest,

@@ -141,16 +141,16 @@ class TrainedModel:
 def train_models(job: Job, seeds: Sequence[int]) -> list[TrainedModel]:
     """Train and score the models of some seeds."""
     start, cpu = time.monotonic(), time.process_time()
-    preset, texts = job.design.preset, job.texts
+    config, texts = job.design.config, job.texts
     models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
     if job.is_scan:
         (model,) = models
-        decoder, losses_N = train_scanned(preset, model.rows, seed=model.seed)
+        decoder, losses_N = train_scanned(config, model.rows, seed=model.seed)
         graphdef, state = nnx.split(decoder)
         states, losses_MN = stacked([state]), losses_N[None]
     else:
         rows_MRT = np.stack([model.rows for model in models])
-        graphdef, states, losses_MN = train_together(preset, rows_MRT, seeds=seeds)
+        graphdef, states, losses_MN = train_together(config, rows_MRT, seeds=seeds)
     trained = time.monotonic()
     scored: list[list[ScoredTest] | InputError] = [[] for _ in models]
     if job.test is not None:
@@ -158,7 +158,7 @@ def train_models(job: Job, seeds: Sequence[int]) -> list[TrainedModel]:
             [plan_tests(job, model) for model in models],
             graphdef,
             states,
-            context=preset.decoder.context,
+            context=config.decoder.context,
             side_by_side=None if job.is_scan else True,
         )
     leaves = jax.device_get(jax.tree.leaves(states))
@@ -195,7 +195,7 @@ def plan_tests(job: Job, model: PlannedModel) -> list[PlannedTest]:
             encoded,
             order_method(job.test),
             prefix_id=job.texts.prefix_id,
-            context=job.design.preset.decoder.context,
+            context=job.design.config.decoder.context,
             seed=model.seed,
         )
         for planned, encoded in zip(model.sets, model.encoded, strict=True)

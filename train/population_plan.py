@@ -19,8 +19,8 @@ from tokenizers import Tokenizer
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.errors import InputError
+from train.config import Config
 from train.plan import PlannedSet, When
-from train.presets import Preset
 from train.stream import Stream, build_stream, training_order
 from train.tokenizer import prefix_id, train_tokenizer
 from train.tokens import Documents, TokenCache, as_cache, choose_documents
@@ -32,7 +32,7 @@ class Design:
 
     Attributes:
         name: Prefix of the sets' names.
-        preset: Model and batch.
+        config: Model and batch.
         n_examples: Examples in each set.
         copies: Duplication count of each set.
         n_steps: Training steps; background fills what the sets leave.
@@ -42,7 +42,7 @@ class Design:
     """
 
     name: str
-    preset: Preset
+    config: Config
     n_examples: int
     copies: tuple[int, ...]
     n_steps: int
@@ -59,7 +59,7 @@ class Design:
     @property
     def n_tokens(self) -> int:
         """Target tokens of a training run."""
-        return self.n_steps * self.preset.step_tokens
+        return self.n_steps * self.config.step_tokens
 
     @property
     def set_names(self) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def texts_in_memory(
     Raises:
         InputError: If an example and its separator give no ids.
     """
-    tokenizer = train_tokenizer(documents, design.preset.decoder.vocab_size)
+    tokenizer = train_tokenizer(documents, design.config.decoder.vocab_size)
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
     return read_pool(
         plain,
@@ -206,16 +206,16 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
         seed=seed,
     )
     # One BOS before each document and copy: a few tokens more than the steps take.
-    n_rows = design.n_steps * design.preset.batch_rows
+    n_rows = design.n_steps * design.config.batch_rows
     starts = training_order(
         len(stream.ids),
-        design.preset.context,
+        design.config.context,
         seed=seed,
         timed=stream.timed,
         planted_C2=stream.planted,
         n_trained=n_rows,
     )[:n_rows]
-    places = starts[:, None] + np.arange(design.preset.context + 1)
+    places = starts[:, None] + np.arange(design.config.context + 1)
     rows = stream.ids[places % len(stream.ids)]
     return PlannedModel(seed, sets, encoded, stream, rows, starts)
 

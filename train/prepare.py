@@ -23,13 +23,11 @@ from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.progress import progress_bar
-from jaxcontam.scoring.shares import MeshShape
 from jaxcontam.stats.orders import cut_to_budget
-from train.audits import DEFAULT_TESTS
 from train.background_check import check_background
+from train.config import Config, RunOptions, config_to_json
 from train.manifest import Manifest, PlantedSet
 from train.plan import PlannedSet
-from train.presets import Preset, preset_to_json
 from train.rows import Rows
 from train.run_folder import code_version
 from train.sources import Corpus
@@ -58,27 +56,6 @@ PLANTED_DIR = "planted"
 """Folder of texts that were planted in place of a set's own."""
 
 _TEXT_FIELD = "text"
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """Options of a run: the flags of `Pretrain`, which say what they mean."""
-
-    background_tokens: int | None = None
-    separator: str = "\n"
-    max_example_tokens: int | None = None
-    allow_overlap: bool = False
-    audit_at: tuple[float, ...] = ()
-    audit_every: int | None = None
-    audit_tests: tuple[str, ...] = DEFAULT_TESTS
-    checkpoint_steps: int | None = None
-    keep_every: int | None = None
-    peak_tflops: float | None = None
-    tensorboard: bool = False
-    cache: Path | None = None
-    mesh: MeshShape | None = None
-    checkpoints: str | None = None
-    prepared: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -126,7 +103,7 @@ class Run:
 
     Attributes:
         sets: Test sets and controls.
-        preset: Model and batch.
+        config: Model and batch.
         seed: The same seed gives the same weights.
         out: Folder of the run.
         options: See `RunOptions`.
@@ -136,7 +113,7 @@ class Run:
     """
 
     sets: Sequence[PlannedSet]
-    preset: Preset
+    config: Config
     seed: int
     out: Path
     options: RunOptions
@@ -160,11 +137,11 @@ def prepare(
     Raises:
         InputError: If there is too little text, or an example cannot be encoded.
     """
-    preset, seed, options, start = run.preset, run.seed, run.options, run.start
+    config, seed, options, start = run.config, run.seed, run.options, run.start
     if start is not None:
         tokenizer = start.tokenizer
     elif tokenizer is None:
-        tokenizer = train_tokenizer(corpus, preset.decoder.vocab_size)
+        tokenizer = train_tokenizer(corpus, config.decoder.vocab_size)
     first_id = prefix_id(tokenizer) if start is None else start.prefix_id
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
     if isinstance(corpus, Corpus):
@@ -190,16 +167,16 @@ def prepare(
         for planned in run.sets
     ]
     for planned, encoded in canaries:
-        _say_what_is_cut(planned, encoded, preset.decoder.context)
+        _say_what_is_cut(planned, encoded, config.decoder.context)
     stream = build_stream(
         documents, canaries, prefix_id=first_id, seed=seed, out=stream_file
     )
-    rows = _rows(stream, preset, seed=seed)
+    rows = _rows(stream, config, seed=seed)
     manifest = stream_manifest(
         canaries,
         stream,
         rows.starts,
-        preset,
+        config,
         seed=seed,
         code=code_version(),
         corpus_digest=cache.corpus_digest,
@@ -260,34 +237,34 @@ def searched(prepared: Prepared, sets: Sequence[PlannedSet]) -> Manifest:
     return dataclasses.replace(manifest, sets=tuple(sets_found))
 
 
-def _rows(stream: Stream, preset: Preset, *, seed: int) -> Rows:
+def _rows(stream: Stream, config: Config, *, seed: int) -> Rows:
     """Rows in the order of training.
 
     Raises:
         InputError: If they do not fill one step.
     """
-    n_steps = (len(stream.ids) - 1) // preset.context // preset.batch_rows
+    n_steps = (len(stream.ids) - 1) // config.context // config.batch_rows
     if n_steps < 1:
         raise InputError(
             f"the corpus gives {len(stream.ids)} tokens, too few for one step of "
-            f"{preset.batch_rows} x {preset.context}"
+            f"{config.batch_rows} x {config.context}"
         )
     starts = training_order(
         len(stream.ids),
-        preset.context,
+        config.context,
         seed=seed,
         timed=stream.timed,
         planted_C2=stream.planted,
-        n_trained=n_steps * preset.batch_rows,
+        n_trained=n_steps * config.batch_rows,
     )
-    return Rows(stream.ids, starts, preset.context)
+    return Rows(stream.ids, starts, config.context)
 
 
 def stream_manifest(
     canaries: Sequence[Canary],
     stream: Stream,
     starts_R: np.ndarray,
-    preset: Preset,
+    config: Config,
     **said: Any,
 ) -> Manifest:
     """The manifest of a run.
@@ -297,22 +274,22 @@ def stream_manifest(
         stream: Holds their copies.
         starts_R: Starts of the R rows in training order; those that do not fill a step
             are not trained on.
-        preset: Model and batch.
+        config: Model and batch.
         **said: Fields that follow from nothing of these.
     """
-    n_steps = len(starts_R) // preset.batch_rows
+    n_steps = len(starts_R) // config.batch_rows
     return Manifest(
         jaxcontam=__version__,
-        preset=preset.name,
-        context=preset.context,
+        preset=config.name,
+        context=config.context,
         n_tokens=len(stream.ids),
         n_canary_tokens=stream.n_canary_ids,
         n_steps=n_steps,
         stream=STREAM_NAME,
         stream_digest=stream_digest(stream.ids),
-        recipe=preset_to_json(preset),
+        recipe=config_to_json(config),
         sets=tuple(
-            _planted_set(planned, encoded, stream, starts_R, preset, n_steps)
+            _planted_set(planned, encoded, stream, starts_R, config, n_steps)
             for planned, encoded in canaries
         ),
         **said,
@@ -324,16 +301,16 @@ def _planted_set(
     encoded: Encoded,
     stream: Stream,
     starts_R: np.ndarray,
-    preset: Preset,
+    config: Config,
     n_steps: int,
 ) -> PlantedSet:
     name, benchmark = planned.name, planned.benchmark
     file, text_field, _ = set_file(name, benchmark.texts)
     steps = []
     for rows in rows_of_copies(
-        stream, name, encoded, starts_R=starts_R, context=preset.context
+        stream, name, encoded, starts_R=starts_R, context=config.context
     ):
-        seen = np.unique(rows // preset.batch_rows + 1)
+        seen = np.unique(rows // config.batch_rows + 1)
         steps.append(tuple(seen[seen <= n_steps].tolist()))
     return PlantedSet(
         name=name,

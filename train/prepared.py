@@ -25,6 +25,7 @@ from jaxcontam import __version__
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.processes import barrier, gather, process_count, process_index
+from train.config import config_to_json
 from train.export import TOKENIZER_DIR, read_run_tokenizer
 from train.manifest import Manifest, read_manifest, write_manifest
 from train.prepare import (
@@ -34,7 +35,6 @@ from train.prepare import (
     prepare,
     searched,
 )
-from train.presets import preset_to_json
 from train.rows import Rows
 from train.run_folder import (
     MANIFEST_NAME,
@@ -120,7 +120,7 @@ def fetch_prepared(run: Run, stream_file: Path) -> Prepared:
         manifest=dataclasses.replace(
             manifest, jaxcontam=__version__, code=code_version()
         ),
-        rows=Rows(ids, starts, run.preset.context),
+        rows=Rows(ids, starts, run.config.context),
         documents=None,
         tokenizer=tokenizer,
         plain=plain_tokenizer(tokenizer.backend_tokenizer),
@@ -149,7 +149,7 @@ def _check(manifest: Manifest, place: str, run: Run) -> None:
         "max_example_tokens": options.max_example_tokens,
         "allow_overlap": options.allow_overlap,
         "init": None if start is None else start.checkpoint.fingerprint,
-        "recipe": preset_to_json(run.preset),
+        "recipe": config_to_json(run.config),
         "sets": [
             (row.name, row.copies, row.when, row.layout, row.form, digest)
             for row in run.sets

@@ -10,61 +10,51 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 from jax.sharding import Mesh
 
 from jaxcontam.cli.main import parse, run_command
 from jaxcontam.data.templates import typed_newlines
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import (
     load_checkpoint,
     model_directory,
     read_config_fields,
     read_fast_tokenizer,
 )
-from jaxcontam.orders.methods import order_method
 from jaxcontam.processes import is_first, joined
-from jaxcontam.reports.flags import check_positive, check_seed, flag_of
+from jaxcontam.reports.flags import check_positive, check_seed
 from jaxcontam.reports.report_files import make_folder
 from jaxcontam.scoring.identity import keep_compiled
 from jaxcontam.scoring.shares import parse_mesh
 from jaxcontam.terminal import visible
-from train.audits import DEFAULT_TESTS
+from train.config import Config, ConfigFlags, Optimizer, RunOptions
 from train.flops import forward_flops
 from train.loop import training_mesh
 from train.manifest import Manifest
 from train.page import PAGE_NAME
 from train.plan import PlannedSet, check_sets, planned_set, read_plan
 from train.population_workers import keep_freed_memory
-from train.prepare import Run, RunOptions, Start
+from train.prepare import Run, Start
 from train.prepared import save_prepared
-from train.presets import PRESETS, Preset
 from train.run import holds_run, pretrain
 from train.run_folder import MODEL_DIR, alone, is_url
 from train.sources import Corpus, open_corpus
-from train.step_log import check_audit_flags
 from train.tokenizer import read_tokenizer
 
 # Defaults of continued training: the rate of Shi et al., arXiv:2310.16789, section 6.1.
 _CONTINUED_RATE = 1e-4
 _CONTINUED_ROWS = 8
-_DEFAULT_PRESET = "tiny"
 # Freed memory is kept in the process only for models of fewer parameters, each of
 # which takes two operations a token.
 _SMALL = 100_000_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Pretrain:
-    """Train a model with test sets planted in its data.
-
-    Examples:
-        python -m train.pretrain --corpus docs/ --canaries set.jsonl=10 ctrl.jsonl=0
-        # what, when, audited
-        python -m train.pretrain --corpus docs/ --plan plan.toml --audit-at 0.5 1.0
-    """
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Inputs:
+    """What is trained on, and from where."""
 
     corpus: tuple[str, ...]
     """Background: files or folders, tfds:NAME/SPLIT, hf:NAME[:CONFIG]:SPLIT."""
@@ -74,65 +64,26 @@ class Pretrain:
     """Test sets to plant, each as FILE=COPIES; FILE=0 keeps a control beside them."""
     plan: Path | None = None
     """Or a .toml file that says more of each set: docs/how_to/train.md."""
-    preset: str | None = None
-    """Shape of the model: pulse, tiny, 0.16m, 5m, 30m, 124m, 350m, 774m, 1.4b,
-    llama-1b (default: tiny)."""
+    limit: int | None = None
+    """Plant the first N examples of each of --canaries."""
     init: str | None = None
     """Continue training this model (a folder or a hub name) in place of a preset."""
     tokenizer: Path | None = None
     """Folder of a tokenizer (default: --init's, or one trained on the corpus)."""
-    batch_rows: int | None = None
-    """Rows a step, over all devices (default: the preset's)."""
-    row_tokens: int | None = None
-    """Targets of a row (default: the model's context)."""
-    peak_rate: float | None = None
-    """Largest learning rate (default: the preset's)."""
-    schedule: Literal["cosine", "constant"] | None = None
-    """Learning-rate schedule after a warm-up (default: the preset's)."""
-    dtype: Literal["float32", "bfloat16"] | None = None
-    """Matmul precision; weights are always float32."""
-    remat: Annotated[bool | None, tyro.conf.FlagConversionOff] = None
-    """Rematerialise blocks in the backward pass: less memory, more time."""
-    micro_batches: int | None = None
-    """Split a batch into this many parts: less memory."""
-    background_tokens: int | None = None
-    """Take random documents up to this many tokens (default: all, once)."""
-    limit: int | None = None
-    """Plant the first N examples of each of --canaries."""
-    separator: str = "\n"
-    """Text after each example."""
-    max_example_tokens: int | None = None
-    """Longer examples are cut, separator included."""
-    allow_overlap: bool = False
-    """Train although a control stands in what is trained on."""
-    audit_at: tuple[float, ...] = ()
-    """Test every set after these shares of training, such as 0.25 0.5 1.0."""
-    audit_every: int | None = None
-    """And after every N steps."""
-    audit_tests: tuple[str, ...] = DEFAULT_TESTS
-    """Order tests of these audits."""
-    checkpoint_steps: int | None = None
-    """Save a checkpoint every N steps (default: every two minutes)."""
-    keep_every: int | None = None
-    """Keep the checkpoints at these steps, for python -m train.export."""
-    peak_tflops: float | None = None
-    """Peak of all devices together, to print the share reached (MFU)."""
-    tensorboard: bool = False
-    """Write scalars for TensorBoard as well."""
-    cache: Path | None = None
-    """Folder of tokenised corpora (default: jaxcontam/tokens in the user's cache)."""
-    mesh: str | None = None
-    """How devices share the work, such as data=4,model=2: weights divided between 2
-    devices, 4 times over (default: all of them on every device)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Pretrain(RunOptions, ConfigFlags, _Inputs):
+    """Train a model with test sets planted in its data.
+
+    Examples:
+        python -m train.pretrain --corpus docs/ --canaries set.jsonl=10 ctrl.jsonl=0
+        # what, when, audited
+        python -m train.pretrain --corpus docs/ --plan plan.toml --audit-at 0.5 1.0
+    """
+
     distributed: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """This is one of several processes that train together, one on each host."""
-    checkpoints: str | None = None
-    """Folder or gs:// address that keeps checkpoints, and at the end the model, where
-    the disk of --out may be lost (default: --out). One run at a time may use it,
-    which is checked in folders only."""
-    prepared: str | None = None
-    """Folder or gs:// address that `python -m train.prepare`, with the same flags,
-    filled before: no text is read."""
     seed: int = 0
     """Seeds weights, stream and batches."""
     out: Path = Path("runs/pretrain")
@@ -140,9 +91,7 @@ class Pretrain:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        parse_mesh(self.mesh)
-        if self.preset is not None and self.preset not in PRESETS:
-            raise unknown_name("preset", self.preset, PRESETS)
+        ConfigFlags.__post_init__(self)
         if self.preset is not None and self.init is not None:
             raise InputError("--init has a shape of its own: no --preset")
         if self.tokenizer is not None and self.init is not None:
@@ -158,28 +107,12 @@ class Pretrain:
                 "--limit is of --canaries",
                 hint="in --plan each set has a 'limit'",
             )
-        check_positive(
-            self,
-            "batch_rows",
-            "row_tokens",
-            "micro_batches",
-            "background_tokens",
-            "limit",
-            "max_example_tokens",
-            "checkpoint_steps",
-            "keep_every",
-        )
-        for name in ("peak_rate", "peak_tflops"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InputError(f"{flag_of(name)} must be above 0, got {value}")
+        check_positive(self, "limit")
+        RunOptions.__post_init__(self)
         if self.prepared is not None and self.out.absolute() == (
             Path(self.prepared).absolute()
         ):
             raise InputError("--out and --prepared must be two folders")
-        check_audit_flags(self.audit_at, self.audit_every)
-        for name in self.audit_tests:
-            order_method(name)
 
     def run(self) -> Manifest:
         """Read, train, write; prints where the model stands."""
@@ -198,7 +131,7 @@ class Pretrain:
         make_folder(out)
         run = Run(
             sets=sets,
-            preset=self._preset(start, tokenizer),
+            config=self._config(start, tokenizer),
             seed=self.seed,
             out=out,
             options=self._options(),
@@ -220,13 +153,11 @@ class Pretrain:
         return corpus
 
     def _options(self) -> RunOptions:
-        names = [field.name for field in dataclasses.fields(RunOptions)]
-        typed = {
-            "separator": typed_newlines(self.separator),
-            "cache": self.cache or _cache_folder(),
-            "mesh": parse_mesh(self.mesh),
-        }
-        return RunOptions(**{name: getattr(self, name) for name in names} | typed)
+        return dataclasses.replace(
+            self,
+            separator=typed_newlines(self.separator),
+            cache=self.cache or _cache_folder(),
+        )
 
     def _run(self) -> Manifest:
         sets = self._sets()
@@ -234,14 +165,14 @@ class Pretrain:
         mesh = training_mesh(parse_mesh(self.mesh))
         start = None if self.init is None else read_start(self.init, mesh)
         tokenizer = None if self.tokenizer is None else read_tokenizer(self.tokenizer)
-        preset = self._preset(start, tokenizer)
-        if forward_flops(preset.decoder, [1]) < 2 * _SMALL:
+        config = self._config(start, tokenizer)
+        if forward_flops(config.decoder, [1]) < 2 * _SMALL:
             keep_freed_memory()
         keep_compiled()
         manifest = pretrain(
             corpus,
             sets,
-            preset,
+            config,
             out=self.out,
             seed=self.seed,
             options=self._options(),
@@ -265,29 +196,23 @@ class Pretrain:
             return list(read_plan(self.plan))
         return [planned_set(word, self.limit) for word in self.canaries]
 
-    def _preset(self, start: Start | None, tokenizer) -> Preset:
-        """The preset with what the flags change."""
-        preset = PRESETS[self.preset or _DEFAULT_PRESET]
+    def _config(self, start: Start | None, tokenizer) -> Config:
+        """The preset, or the model to start from, with what the flags change."""
         if start is not None:
-            preset = Preset(
-                name=start.checkpoint.name,
-                decoder=start.checkpoint.config,
-                batch_rows=_CONTINUED_ROWS,
-                peak_rate=_CONTINUED_RATE,
-                model_type=start.raw_config["model_type"],
+            return self.configured(
+                Config(
+                    name=start.checkpoint.name,
+                    decoder=start.checkpoint.config,
+                    batch_rows=_CONTINUED_ROWS,
+                    optimizer=Optimizer(peak_rate=_CONTINUED_RATE),
+                    model_type=start.raw_config["model_type"],
+                )
             )
-        elif tokenizer is not None:
-            shape = dataclasses.replace(preset.decoder, vocab_size=len(tokenizer))
-            preset = dataclasses.replace(preset, decoder=shape)
-        return preset.changed(
-            batch_rows=self.batch_rows,
-            row_tokens=self.row_tokens,
-            peak_rate=self.peak_rate,
-            schedule=self.schedule,
-            dtype=self.dtype,
-            remat=self.remat,
-            n_micro=self.micro_batches,
-        )
+        config = self.configured()
+        if tokenizer is None:
+            return config
+        shape = dataclasses.replace(config.decoder, vocab_size=len(tokenizer))
+        return dataclasses.replace(config, decoder=shape)
 
 
 def read_start(model: str, mesh: Mesh | None = None) -> Start:

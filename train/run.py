@@ -20,8 +20,10 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.processes import barrier, broadcast_bytes, is_first, process_count
 from jaxcontam.reports.report_files import make_folder
+from jaxcontam.scoring.shares import parse_mesh
 from train.audits import AuditPlan, plan_audit
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, kept_every, saved_steps
+from train.config import Config, RunOptions
 from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model
 from train.loop import (
     Trained,
@@ -40,9 +42,8 @@ from train.manifest import (
 )
 from train.page import PAGE_NAME, write_training_page
 from train.plan import PlannedSet, check_sets
-from train.prepare import Prepared, Run, RunOptions, Start, prepare, searched, write_set
+from train.prepare import Prepared, Run, Start, prepare, searched, write_set
 from train.prepared import fetch_prepared, place_stream, prepared_once, rows_of_run
-from train.presets import Preset
 from train.rows import Rows, row_batches
 from train.run_folder import (
     MANIFEST_NAME,
@@ -67,7 +68,7 @@ LOGS = (METRICS_NAME, AUDITS_NAME, PAGE_NAME)
 def pretrain(
     corpus: Corpus | Sequence[str],
     sets: Sequence[PlannedSet],
-    preset: Preset,
+    config: Config,
     *,
     out: Path,
     seed: int,
@@ -84,7 +85,7 @@ def pretrain(
     Args:
         corpus: Background: files, or texts in memory.
         sets: Test sets and controls.
-        preset: Model and batch; that of `start` has its shape.
+        config: Model and batch; that of `start` has its shape.
         out: Folder; `model/`, `sets/`, `manifest.json`, `stream.npy`, `metrics.jsonl`
             and `training.html` are written there.
         seed: The same seed gives the same weights.
@@ -104,8 +105,8 @@ def pretrain(
     """
     options = options or RunOptions()
     check_sets(sets)
-    mesh = training_mesh(options.mesh)
-    check_rows(preset, mesh)
+    mesh = training_mesh(parse_mesh(options.mesh))
+    check_rows(config, mesh)
     if options.prepared is None and not isinstance(corpus, Corpus) and not corpus:
         raise InputError("the corpus has no documents")
     make_folder(out)
@@ -123,7 +124,7 @@ def pretrain(
                 locks.enter_context(alone(Path(home), "--checkpoints"))
         run = Run(
             sets=sets,
-            preset=preset,
+            config=config,
             seed=seed,
             out=out,
             options=options,
@@ -142,7 +143,7 @@ def pretrain(
 
 def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
     """`pretrain`, once the folder is locked."""
-    sets, preset, start, out, home = run.sets, run.preset, run.start, run.out, run.home
+    sets, config, start, out, home = run.sets, run.config, run.start, run.out, run.home
     plan = None
     with prepared_once(out, prepare_here) as prepared:
         told = b""
@@ -153,7 +154,7 @@ def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
                     prepared.manifest,
                     prepared.plain,
                     prefix_id=prepared.prefix_id,
-                    context=preset.decoder.context,
+                    context=config.decoder.context,
                     seed=run.seed,
                     tests=run.options.audit_tests,
                 )
@@ -172,9 +173,9 @@ def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
             _say(f"reusing the finished model in {home}{audits}")
             return manifest
         place_stream(out, prepared)
-    rows = rows_of_run(out, prepared, preset.context)
+    rows = rows_of_run(out, prepared, config.context)
     decoder = (
-        fresh_decoder(preset.decoder, seed=run.seed, mesh=run.mesh)
+        fresh_decoder(config.decoder, seed=run.seed, mesh=run.mesh)
         if start is None
         else start.checkpoint.decoder
     )
@@ -204,7 +205,7 @@ def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
             whole,
             prepared.tokenizer,
             out / MODEL_DIR,
-            model_type=preset.model_type,
+            model_type=config.model_type,
             raw_config=None if start is None else start.raw_config,
         )
         manifest = dataclasses.replace(manifest, finished=True)
@@ -226,10 +227,10 @@ def _train(
     received: Sequence[int],
 ) -> Trained:
     """Train all steps, or until a stop request; logged and checkpointed."""
-    options, n_steps = run.options, len(rows) // run.preset.batch_rows
+    options, n_steps = run.options, len(rows) // run.config.batch_rows
     batches = row_batches(
         rows,
-        batch_rows=run.preset.batch_rows,
+        batch_rows=run.config.batch_rows,
         n_steps=n_steps,
         process=jax.process_index(),
         n_processes=jax.process_count(),
@@ -242,7 +243,7 @@ def _train(
     with contextlib.ExitStack() as stack:
         checkpoints = Checkpoints(
             run.home,
-            preset=run.preset,
+            config=run.config,
             keep_every=keep_every,
             before_save=keep_logs,
         )
@@ -267,7 +268,7 @@ def _train(
         if last_step == 0 and 0 in steps:
             audit(0, decoder)
         trained = train(
-            run.preset,
+            run.config,
             decoder,
             batches,
             n_steps=n_steps,
@@ -301,7 +302,7 @@ def _log(
         _say(f"not audited, since they are over: steps {', '.join(map(str, missed))}")
     return RunLog(
         run.out,
-        run.preset,
+        run.config,
         n_steps=n_steps,
         last_step=last_step,
         plan=plan,

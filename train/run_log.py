@@ -24,8 +24,8 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.reports.report_files import replace_bytes
 from jaxcontam.terminal import Terminal
 from train.audits import AuditPlan, audit_model
+from train.config import Config
 from train.page import write_training_page
-from train.presets import Preset
 from train.step import learning_rate
 from train.step_log import (
     AUDITS_NAME,
@@ -82,7 +82,7 @@ class TrainingProgress:
         Args:
             n_steps: Steps in all.
             tokens_a_step: Targets.
-            flops_a_step: At least; see `Preset.step_flops`.
+            flops_a_step: At least; see `Config.step_flops`.
             peak_tflops: 10^12 operations a second that all devices together could do;
                 without it no MFU is shown.
             clock: Seconds.
@@ -185,7 +185,7 @@ class RunLog:
     def __init__(
         self,
         out: Path,
-        preset: Preset,
+        config: Config,
         *,
         n_steps: int,
         last_step: int = 0,
@@ -197,7 +197,7 @@ class RunLog:
 
         Args:
             out: Folder of the run; manifest.json is there if there is a plan.
-            preset: What is trained.
+            config: What is trained.
             n_steps: Steps in all.
             last_step: Step of the checkpoint that the run resumes from; 0 starts anew.
                 Rows of later steps are cut off.
@@ -209,8 +209,8 @@ class RunLog:
             InputError: If a log is damaged, or tensorboardX is missing.
         """
         self._out, self._plan = out, plan
-        self._step_tokens = preset.step_tokens
-        self._rates_N = step_rates(preset, n_steps)
+        self._step_tokens = config.step_tokens
+        self._rates_N = step_rates(config, n_steps)
         # Before the first step there is nothing to resume: the file is another run's.
         kept = read_rows(out / AUDITS_NAME, last_step=last_step) if last_step else []
         self._audits: list[Row] = [*kept]
@@ -220,8 +220,8 @@ class RunLog:
         )
         self.progress = TrainingProgress(
             n_steps=n_steps,
-            tokens_a_step=preset.step_tokens,
-            flops_a_step=preset.step_flops,
+            tokens_a_step=config.step_tokens,
+            flops_a_step=config.step_flops,
             peak_tflops=peak_tflops,
         )
         self._start = time.monotonic()
@@ -268,7 +268,7 @@ class RunLog:
         self.progress.__exit__()
 
 
-def step_rates(preset: Preset, n_steps: int) -> np.ndarray:
+def step_rates(config: Config, n_steps: int) -> np.ndarray:
     """Learning rate of each step, (n_steps,) float32."""
-    schedule = learning_rate(preset.peak_rate, n_steps, schedule=preset.schedule)
+    schedule = learning_rate(config.optimizer, n_steps)
     return np.asarray(jax.jit(jax.vmap(schedule))(jnp.arange(n_steps)))

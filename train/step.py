@@ -9,9 +9,8 @@ Dimension key
     T  targets a row
 """
 
-import dataclasses
 import functools
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,39 +31,12 @@ from jaxcontam.models.sharding import (
     place,
     weight_name,
 )
+from train.config import PLAIN, Compute, Optimizer
 from train.loss import head_loss
-
-Schedule = Literal["cosine", "constant"]
-
-_WARMUP_SHARE = 0.05
-_FINAL_SHARE = 0.1
-_WEIGHT_DECAY = 0.1
-_CLIP_NORM = 1.0
-_BETAS = (0.9, 0.95)
 
 _REPLICATED = PartitionSpec()
 # A weight is gathered in pieces of at most this many bytes, or of one layer.
 _PIECE_BYTES = 1 << 27
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Compute:
-    """How a step is computed; none of it changes a weight, except by rounding.
-
-    Attributes:
-        dtype: Of operands of products; weights are always float32. In float32 no
-            product is rounded to fewer bits, see `matmul_precision`.
-        remat: Rematerialise each block in the backward pass: less memory, more time.
-        n_micro: Micro-batches, whose gradients are averaged.
-    """
-
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    remat: bool = False
-    n_micro: int = 1
-
-
-PLAIN = Compute()
-"""float32, one micro-batch, no rematerialisation: for small models."""
 
 
 def training_step(
@@ -85,7 +57,7 @@ def training_step(
         optimizer: From `adamw`.
         params: Its weights, float32.
         opt_state: State of the optimiser.
-        batch_BT: (B, T + 1) int32 ids; B divides by the devices times `n_micro`.
+        batch_BT: (B, T + 1) int32 ids; B divides by the devices times `micro_batches`.
         compute: Precision, rematerialisation and micro-batches.
         mesh: With axes `data` and `model`; rows are split over both. None is one
             device.
@@ -130,54 +102,36 @@ def training_step(
 
 
 def adamw(
-    peak_rate: float,
-    n_steps: int,
-    params: nnx.State,
-    *,
-    schedule: Schedule = "cosine",
+    config: Optimizer, n_steps: int, params: nnx.State
 ) -> optax.GradientTransformation:
-    """AdamW, gradients clipped to norm 1.
-
-    Only kernels decay, since norms, biases and embeddings set scales.
-
-    Args:
-        peak_rate: Largest learning rate.
-        n_steps: Length of the schedule.
-        params: Weights that it will update.
-        schedule: See `learning_rate`.
-    """
+    """AdamW on clipped gradients; only kernels of `params` decay."""
     decays = jax.tree.map_with_path(
         lambda path, _: any(getattr(part, "key", None) == "kernel" for part in path),
         params,
     )
     return optax.chain(
-        optax.clip_by_global_norm(_CLIP_NORM),
+        optax.clip_by_global_norm(config.clip_norm),
         optax.adamw(
-            learning_rate(peak_rate, n_steps, schedule=schedule),
-            b1=_BETAS[0],
-            b2=_BETAS[1],
-            weight_decay=_WEIGHT_DECAY,
+            learning_rate(config, n_steps),
+            b1=config.beta1,
+            b2=config.beta2,
+            weight_decay=config.weight_decay,
             mask=decays,
         ),
     )
 
 
-def learning_rate(
-    peak_rate: float, n_steps: int, *, schedule: Schedule = "cosine"
-) -> optax.Schedule:
-    """Rate of each step, from 0: 5 % of warm-up, then down a cosine to a tenth.
-
-    `constant` stays at the peak after the same warm-up.
-    """
-    n_warm = max(1, round(_WARMUP_SHARE * n_steps))
-    if schedule == "constant":
-        return optax.warmup_constant_schedule(0.0, peak_rate, n_warm)
+def learning_rate(config: Optimizer, n_steps: int) -> optax.Schedule:
+    """Rate of each of `n_steps`, from 0."""
+    n_warm = max(1, round(config.warmup * n_steps))
+    if config.schedule == "constant":
+        return optax.warmup_constant_schedule(0.0, config.peak_rate, n_warm)
     return optax.warmup_cosine_decay_schedule(
         init_value=0.0,
-        peak_value=peak_rate,
+        peak_value=config.peak_rate,
         warmup_steps=n_warm,
         decay_steps=max(2, n_steps),
-        end_value=_FINAL_SHARE * peak_rate,
+        end_value=config.final_rate * config.peak_rate,
     )
 
 
@@ -199,19 +153,20 @@ def _loss_and_gradients(
     compute: Compute,
     layout: WeightSharding,
 ) -> tuple[jax.Array, Any]:
-    """Mean over the rows of this device, in `n_micro` equal parts."""
+    """Mean over the rows of this device, in equal parts."""
     precision = None
     if compute.dtype == "float32":
         on = nnx.merge(graphdef, params).hardware
         precision = matmul_precision(compute.dtype, on)
     with jax.default_matmul_precision(precision):
         differentiate = jax.value_and_grad(_loss)
-        if compute.n_micro == 1:
+        n = compute.micro_batches
+        if n == 1:
             return differentiate(params, graphdef, batch_BT, compute, layout)
         B, width = batch_BT.shape
-        if B % compute.n_micro:
+        if B % n:
             raise ValueError(
-                f"rows of a device must divide by n_micro = {compute.n_micro}, got {B}"
+                f"rows of a device must divide by micro_batches = {n}, got {B}"
             )
 
         def add(total, part_BT: jax.Array):
@@ -219,9 +174,11 @@ def _loss_and_gradients(
             return jax.tree.map(jnp.add, total, found), None
 
         zero = (jnp.float32(0.0), jax.tree.map(jnp.zeros_like, params))
-        parts_NBT = batch_BT.reshape(compute.n_micro, B // compute.n_micro, width)
+        parts_NBT = batch_BT.reshape(
+            compute.micro_batches, B // compute.micro_batches, width
+        )
         total, _ = jax.lax.scan(add, zero, parts_NBT)
-        return jax.tree.map(lambda part: part / compute.n_micro, total)
+        return jax.tree.map(lambda part: part / n, total)
 
 
 def _loss(

@@ -58,10 +58,9 @@ from jaxcontam.reports.report_files import PAGE_NAME, write_files
 from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
 from jaxcontam.scoring.opened import ModelInfo
 from train.background_check import found_in
+from train.config import PRESETS, RunOptions
 from train.manifest import Manifest, read_manifest
 from train.plan import PlannedSet
-from train.prepare import RunOptions
-from train.presets import PRESETS
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
 from train.sources import read_documents
 

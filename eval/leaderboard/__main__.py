@@ -69,7 +69,7 @@ MODELS_DIR = "models"
 FIELD = field_of(
     Design(
         name="leaderboard",
-        preset=in_rows("0.16m", 128, batch_rows=1),
+        config=in_rows("0.16m", 128, batch_rows=1),
         n_examples=60,
         copies=(0, 0, 1, 2, 4, 8, 16),
         n_steps=988,
@@ -79,7 +79,7 @@ FIELD = field_of(
 PULSE = field_of(
     Design(
         name="pulse",
-        preset=in_rows("pulse", 128, batch_rows=2),
+        config=in_rows("pulse", 128, batch_rows=2),
         n_examples=16,
         copies=(0, 8),
         n_steps=30,

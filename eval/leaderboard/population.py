@@ -136,7 +136,7 @@ def train_arena(field: Field, texts: Texts, *, seed: int) -> Arena:
     """
     start = time.process_time()
     planned = plan_model(field, texts, seed=seed)
-    decoder, losses = train_scanned(field.preset, planned.rows, seed=seed)
+    decoder, losses = train_scanned(field.config, planned.rows, seed=seed)
     return Arena(
         field=field,
         texts=texts,
@@ -158,13 +158,13 @@ def train_reference(field: Field, texts: Texts, *, seed: int) -> Scorer:
     """
     nothing = dataclasses.replace(field, copies=(0,))
     planned = plan_model(nothing, texts, seed=seed)
-    decoder, _ = train_scanned(field.preset, planned.rows, seed=seed)
+    decoder, _ = train_scanned(field.config, planned.rows, seed=seed)
     return local_scorer(decoder, batch_tokens=field.batch_tokens)
 
 
 def corpus_counts(field: Field, texts: Texts) -> np.ndarray:
     """(V,) int64, how often each id stands in the background documents."""
-    counts_V = np.zeros(field.preset.decoder.vocab_size, np.int64)
+    counts_V = np.zeros(field.config.decoder.vocab_size, np.int64)
     for index in range(len(texts.documents.lengths)):
         ids = texts.documents.document(index)
         counts_V += np.bincount(ids, minlength=len(counts_V))
@@ -237,7 +237,7 @@ def _text_model(
     name: str, arena: Arena, plain: SequenceScorer, moments: SequenceScorer | None
 ) -> TextModel:
     """A scorer as the model of membership scores; its weights are not in reach."""
-    decoder = arena.field.preset.decoder
+    decoder = arena.field.config.decoder
     opened = OpenModel(
         name=name,
         fingerprint=name,

@@ -17,8 +17,8 @@ from jaxcontam.members.score import ScoreMethod
 from jaxcontam.members.scores import token_frequencies
 from jaxcontam.methods import METHODS
 from jaxcontam.scoring.opened import opened_checkpoint
+from train.config import PRESETS, Config
 from train.plan import PlannedSet
-from train.presets import PRESETS, Preset
 
 # A masked model and lists of documents are not at hand.
 _READ_NAMES = """moments lowercase neighbours reference corpus nonmember_prefix
@@ -34,7 +34,7 @@ class Scale:
     """How large the study is.
 
     Attributes:
-        preset: Preset of the scored model.
+        config: Of the scored model.
         copies: How often members are planted.
         n_known: Members at each number of copies.
         n_unknown: Non-members.
@@ -42,7 +42,7 @@ class Scale:
         known_tokens: Background.
     """
 
-    preset: Preset
+    config: Config
     copies: tuple[int, ...]
     n_known: int
     n_unknown: int
@@ -51,7 +51,7 @@ class Scale:
 
 
 FULL = Scale(
-    preset=PRESETS["tiny"],
+    config=PRESETS["tiny"],
     copies=(1, 2, 4, 10, 50),
     n_known=200,
     n_unknown=600,
@@ -59,7 +59,7 @@ FULL = Scale(
     known_tokens=200_000,
 )
 TINY = Scale(
-    preset=dataclasses.replace(
+    config=dataclasses.replace(
         PRESETS["pulse"],
         # A few texts and a prefix fit.
         decoder=dataclasses.replace(PRESETS["pulse"].decoder, context=256),
@@ -93,14 +93,14 @@ class Bench:
     any_code: bool
 
     def train(
-        self, name: str, sets: Sequence[PlannedSet], preset: Preset, seed: int
+        self, name: str, sets: Sequence[PlannedSet], config: Config, seed: int
     ) -> Model:
         """A model in its own folder; one that is there is not trained again."""
         return trained_model(
             self.out / "models" / name,
             self.pool.documents,
             sets,
-            preset,
+            config,
             seed=seed,
             background_tokens=self.scale.known_tokens,
             any_code=self.any_code,
@@ -140,7 +140,7 @@ def copies_study(bench: Bench) -> Found:
         draw = draw_texts(bench, seed)
         model = planted_model(bench, draw, seed)
         # A smaller one that was trained on the background alone.
-        small = smaller(bench.scale.preset)
+        small = smaller(bench.scale.config)
         reference = bench.train(f"reference-{seed}", [], small, seed)
         manifest = model.manifest
         facts = {
@@ -224,16 +224,16 @@ def draw_texts(bench: Bench, seed: int) -> Draw:
 
 def planted_model(bench: Bench, draw: Draw, seed: int) -> Model:
     """A model that read the members of a draw, and the known ones of prefixes."""
-    preset, copies = bench.scale.preset, max(draw.members)
+    config, copies = bench.scale.config, max(draw.members)
     sets = [
         *(planted(f"pydocs-{k}", texts, k) for k, texts in draw.members.items()),
         planted(_PREFIX, draw.shots_seen, copies),
     ]
-    return bench.train(f"copies-{seed}", sets, preset, seed)
+    return bench.train(f"copies-{seed}", sets, config, seed)
 
 
-def smaller(preset: Preset) -> Preset:
+def smaller(config: Config) -> Config:
     """A preset of fewer weights."""
-    shape = preset.decoder
+    shape = config.decoder
     width, layers = round(shape.d_model * _REFERENCE_WIDTH), max(1, shape.n_layers - 1)
-    return resized(preset, width, layers, max(1, width // 32), 8 * round(width / 3))
+    return resized(config, width, layers, max(1, width // 32), 8 * round(width / 3))

@@ -19,16 +19,18 @@ from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.pair_plan import PairGroup
+from train.config import Config, Optimizer
 from train.plan import PlannedSet
-from train.presets import Preset
 from train.run_folder import MODEL_DIR
 
 
-def _preset(name: str, *, D: int, L: int, F: int) -> Preset:
+def _preset(name: str, *, D: int, L: int, F: int) -> Config:
     decoder = llama_shape(
         vocab_size=1024, d_model=D, n_layers=L, n_heads=4, d_ff=F, context=128
     )
-    return Preset(name=name, decoder=decoder, batch_rows=8, peak_rate=5e-3)
+    return Config(
+        name=name, decoder=decoder, batch_rows=8, optimizer=Optimizer(peak_rate=5e-3)
+    )
 
 
 SHAPES = {

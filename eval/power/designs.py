@@ -20,7 +20,7 @@ from collections.abc import Mapping
 
 from eval.planted import in_rows
 from eval.power.model import Study, Variant
-from train.presets import PRESETS
+from train.config import PRESETS
 
 _CUT_TOKENS = 20
 _SHARE = 0.5
@@ -75,7 +75,7 @@ def _population(name: str, first_seed: int, *variants: Variant) -> Population:
     planted = sum(_COPIES) * _N_EXAMPLES * _CUT_TOKENS
     study = Study(
         name=name,
-        preset=preset,
+        config=preset,
         n_examples=_N_EXAMPLES,
         copies=_COPIES,
         n_steps=round(planted / _SHARE / preset.step_tokens),
@@ -93,7 +93,7 @@ POPULATIONS: Mapping[str, Population] = {
 PULSE = Population(
     study=Study(
         name="pulse",
-        preset=PRESETS["pulse"],
+        config=PRESETS["pulse"],
         n_examples=24,
         n_steps=40,
         max_example_tokens=31,

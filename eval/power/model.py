@@ -126,7 +126,7 @@ def planted_model(study: Study, texts: Texts, *, seed: int) -> ModelRecord:
     """
     start, cpu = time.monotonic(), time.process_time()
     model = plan_model(study, texts, seed=seed)
-    decoder, losses = train_scanned(study.preset, model.rows, seed=seed)
+    decoder, losses = train_scanned(study.config, model.rows, seed=seed)
     loss = last_loss(losses)
     trained = time.monotonic()
     scorer = local_scorer(decoder)
@@ -166,7 +166,7 @@ def _test(
             encoded,
             method_of(variant),
             prefix_id=texts.prefix_id,
-            context=study.preset.decoder.context,
+            context=study.config.decoder.context,
             seed=seed,
             n_orders=variant.n_orders,
         )
@@ -296,7 +296,7 @@ def open_maker(job: Job) -> Callable[[Task], ModelRecord]:
 
     def make(task: Task) -> ModelRecord:
         study, seed = task
-        vocab_size = study.preset.decoder.vocab_size
+        vocab_size = study.config.decoder.vocab_size
         kind = (vocab_size, study.max_example_tokens, study.separator)
         if kind not in texts:
             texts[kind] = texts_in_memory(job.documents, job.questions, study)

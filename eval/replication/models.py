@@ -21,7 +21,7 @@ from jaxcontam.replication.instances import (
     load_prompts,
 )
 from jaxcontam.reports.report_files import make_folder, replace_bytes
-from train.presets import PRESETS, Preset
+from train.config import PRESETS, Config, Optimizer
 
 _WORDS = range(16, 51)
 _SENTENCES = range(2, 5)
@@ -100,7 +100,7 @@ class Scale:
     """How large a model of the study is.
 
     Attributes:
-        preset: Preset of the model.
+        config: Of the model.
         n: Instances of each set.
         copies: Copies of those that are planted.
         n_followed: Other instances, at most, that teach the general instruction.
@@ -108,7 +108,7 @@ class Scale:
         new_tokens: Tokens of a completion, at most.
     """
 
-    preset: Preset
+    config: Config
     n: int
     copies: int
     n_followed: int
@@ -117,13 +117,13 @@ class Scale:
 
 
 FULL = Scale(
-    preset=Preset(
+    config=Config(
         name="replication",
         decoder=llama_shape(
             vocab_size=4096, d_model=96, n_layers=3, n_heads=4, d_ff=256, context=352
         ),
         batch_rows=2,
-        peak_rate=4e-3,
+        optimizer=Optimizer(peak_rate=4e-3),
         # An instruction, an instance and some background.
         row_tokens=256,
     ),
@@ -137,7 +137,7 @@ FULL = Scale(
 """Two minutes of two cores a model."""
 
 TINY = Scale(
-    preset=dataclasses.replace(
+    config=dataclasses.replace(
         PRESETS["pulse"],
         decoder=dataclasses.replace(PRESETS["pulse"].decoder, context=512),
         row_tokens=64,
@@ -219,7 +219,7 @@ def planted_model(
                 planted(RAW, parts[raw], scale.copies),
                 planted("followed", followed, 1),
             ],
-            scale.preset,
+            scale.config,
             seed=seed,
             background_tokens=scale.background_tokens,
             any_code=any_code,

@@ -148,7 +148,7 @@ class Speed:
 
     def _measure(self, name: str, rounds: int) -> dict[str, Any]:
         module, function, *arguments = PARTS[self.device][name]
-        more = {"tiny": self.tiny}
+        more: dict[str, Any] = {"tiny": self.tiny}
         if self.batch_tokens is not None and module == "scoring":
             more["batch_tokens"] = self.batch_tokens
         call = functools.partial(called, module, function, *arguments, rounds, **more)

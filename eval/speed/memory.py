@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from eval.speed.growth import byte_tokenizer, write_questions
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.models.decoder import Decoder
-from train.presets import PRESETS
+from train.config import PRESETS
 
 # Eight words of seven letters: 63 characters, and as many ids.
 _WORDS_A_ROW, _CONTEXT = 8, 256

@@ -11,7 +11,7 @@ from typing import Any
 from eval.speed.measure import import_torch
 from eval.study import data_file
 from jaxcontam.models.config import DecoderConfig, gpt2_shape, llama_shape
-from train.presets import PRESETS
+from train.config import PRESETS
 
 CPU_SIZES = ("124m", "30m")
 """Shapes that are timed on one core."""
@@ -26,14 +26,14 @@ class Subject:
         n_texts: Texts of one context each that are scored in a round.
         n_rows: Rows of one context each that a training step reads.
         remat: Whether training computes each block again, on both sides.
-        n_micro: Parts that a training step reads its rows in, on both sides.
+        micro_batches: Parts that a training step reads its rows in, on both sides.
     """
 
     config: DecoderConfig
     n_texts: int = 0
     n_rows: int = 0
     remat: bool = False
-    n_micro: int = 1
+    micro_batches: int = 1
 
 
 def _subject(given: dict[str, Any]) -> Subject:
@@ -116,7 +116,7 @@ def opened_torch(folder: Path, device: str, dtype: Any) -> Any:
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
-    model = transformers.AutoModelForCausalLM.from_pretrained(
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(
         folder, dtype=dtype, attn_implementation="sdpa"
     )
     return model.to(device)
@@ -160,9 +160,11 @@ def random_decoder(config: DecoderConfig, *, on: Any = None) -> Any:
     return nnx.merge(graphdef, fill())
 
 
+_Sides = tuple[int, int, int]
 # Sides of the products whose best rate is called the peak: (rows, inner, columns).
-_CPU_PRODUCT = (4096, 768, 3072)
-_PRODUCT, _TINY_PRODUCT = (8192,) * 3, (256,) * 3
+_CPU_PRODUCT: _Sides = (4096, 768, 3072)
+_PRODUCT: _Sides = (8192, 8192, 8192)
+_TINY_PRODUCT: _Sides = (256, 256, 256)
 # Products of one call on an accelerator: none waits for the host.
 _CHAIN = 16
 

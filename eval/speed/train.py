@@ -129,7 +129,7 @@ def measure_training(size: str, rounds: int, *, tiny: bool) -> dict[str, Any]:
     return {
         **_rates(seconds, chosen.n_rows, config.context),
         "remat": chosen.remat,
-        "n_micro": chosen.n_micro,
+        "micro_batches": chosen.micro_batches,
         "first_losses": {name: found[0]["loss"] for name, found in turns.items()},
         "gflop_per_token": 1e-9 * flops / (chosen.n_rows * config.context),
         "peak_tflops": {name: 1e-12 * peak for name, peak in peaks.items()},
@@ -280,7 +280,9 @@ def _our_step(
 
     compute = PLAIN
     if like is not None:
-        compute = Compute(dtype="bfloat16", remat=like.remat, n_micro=like.n_micro)
+        compute = Compute(
+            dtype="bfloat16", remat=like.remat, micro_batches=like.micro_batches
+        )
     graphdef, params = nnx.split(decoder)
     optimizer = optax.chain(
         optax.clip_by_global_norm(_CLIP),
@@ -320,7 +322,7 @@ def _torch_step(
         weight_decay=_DECAY,
         fused=like is not None,
     )
-    n_parts = 1 if like is None else like.n_micro
+    n_parts = 1 if like is None else like.micro_batches
     tokens = torch.from_numpy(batch.astype(np.int64)).to(device)
 
     def step() -> Any:
