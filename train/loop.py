@@ -30,6 +30,7 @@ from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
 from train.config import Config
 from train.step import (
+    StepMetrics,
     abstract_params,
     adamw,
     param_shardings,
@@ -50,13 +51,13 @@ class Watch:
     """Callbacks of a training run.
 
     Attributes:
-        losses: Called with the steps done before and the losses of the next ones, in
+        steps: Called with the steps done before and the numbers of the next ones, in
             order, each step once; after a restart from the checkpoint's step on.
         audit: Called with a step and the decoder after it.
         audit_steps: When.
     """
 
-    losses: Callable[[int, np.ndarray], None] = lambda before, losses: None
+    steps: Callable[[int, StepMetrics], None] = lambda before, metrics: None
     audit: Callable[[int, Decoder], None] = lambda step, decoder: None
     audit_steps: Collection[int] = ()
 
@@ -128,14 +129,14 @@ def train(
         opt_state = first_state(params)
     else:
         done, params, opt_state = restored
-    losses = _Losses(done, watch.losses)
+    fetched = _Fetched(done, watch.steps)
     saved_at = time.monotonic()
     for step in range(done + 1, n_steps + 1):
-        params, opt_state, loss = update(params, opt_state, place(next(batches)))
-        losses.add(loss)
+        params, opt_state, metrics = update(params, opt_state, place(next(batches)))
+        fetched.add(metrics)
         done = step
         if step in watch.audit_steps:
-            losses.flush()
+            fetched.flush()
             watch.audit(step, nnx.merge(graphdef, params))
         is_due = (
             time.monotonic() - saved_at >= _SECONDS_A_CHECKPOINT
@@ -151,12 +152,12 @@ def train(
                 break
             continue
         if is_stopped or (is_due and step < n_steps) or checkpoints.is_kept(step):
-            losses.flush()
+            fetched.flush()
             checkpoints.save(step, params, opt_state, batches)
             saved_at = time.monotonic()
         if is_stopped:
             break
-    losses.flush()
+    fetched.flush()
     if checkpoints is not None:
         checkpoints.wait()
     return Trained(nnx.merge(graphdef, params), done, done == n_steps)
@@ -198,7 +199,7 @@ def compiled_step(
 
     Returns:
         Two jitted functions: weights -> the optimiser's state; and (weights, state,
-        batch_BT) -> both after a step, and the loss. The step donates its first two
+        batch_BT) -> both after a step, and its numbers. The step donates its first two
         arguments.
     """
 
@@ -235,7 +236,7 @@ def compiled_step(
             out_shardings=(
                 params_sharding,
                 state_sharding,
-                NamedSharding(mesh, PartitionSpec()),
+                StepMetrics(*[NamedSharding(mesh, PartitionSpec())] * 3),
             ),
         ),
     )
@@ -257,36 +258,36 @@ def _deleted(params: nnx.State, first_state: Any) -> tuple[Any, Any]:
     return shapes, state
 
 
-class _Losses:
-    """Losses on the device, fetched in blocks."""
+class _Fetched:
+    """Numbers of steps on the device, fetched in blocks."""
 
-    def __init__(self, done: int, report: Callable[[int, np.ndarray], None]):
+    def __init__(self, done: int, report: Callable[[int, StepMetrics], None]):
         self._done, self._report = done, report
-        self._waiting: list[jax.Array] = []
+        self._waiting: list[StepMetrics] = []
 
-    def add(self, loss: jax.Array) -> None:
-        self._waiting.append(loss)
+    def add(self, metrics: StepMetrics) -> None:
+        self._waiting.append(metrics)
         if len(self._waiting) > _STEPS_AHEAD:
-            self._waiting[-1 - _STEPS_AHEAD].block_until_ready()
+            self._waiting[-1 - _STEPS_AHEAD].loss.block_until_ready()
         if len(self._waiting) >= _STEPS_A_FETCH:
             self._fetch(self._waiting[:-_STEPS_AHEAD])
 
     def flush(self) -> None:
         self._fetch(self._waiting)
 
-    def _fetch(self, losses: Sequence[jax.Array]) -> None:
-        if losses:
-            found = np.array(jax.device_get(list(losses)))
+    def _fetch(self, steps: Sequence[StepMetrics]) -> None:
+        if steps:
+            found = StepMetrics(*np.array(jax.device_get(list(steps))).T)
             self._report(self._done, found)
-            if not np.isfinite(found).all():
-                first = int(np.flatnonzero(~np.isfinite(found))[0])
+            if not np.isfinite(found.loss).all():
+                first = int(np.flatnonzero(~np.isfinite(found.loss))[0])
                 raise InputError(
                     f"training diverged: the loss of step {self._done + first + 1} is "
-                    f"{found[first]}",
+                    f"{found.loss[first]}",
                     hint="lower the learning rate (--peak-rate)",
                 )
-            self._done += len(losses)
-            self._waiting = self._waiting[len(losses) :]
+            self._done += len(steps)
+            self._waiting = self._waiting[len(steps) :]
 
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -131,10 +131,10 @@ def _run(
     optimizer = adamw(config.optimizer, n_steps, params)
 
     def step(carry: tuple[Any, Any], batch_BT: jax.Array):
-        params, opt_state, loss = training_step(
+        params, opt_state, metrics = training_step(
             graphdef, optimizer, *carry, batch_BT, compute=config.compute
         )
-        return (params, opt_state), loss
+        return (params, opt_state), metrics.loss
 
     start = (params, optimizer.init(params))
     (params, _), losses_N = jax.lax.scan(step, start, rows_NBT)

@@ -253,7 +253,7 @@ def _train(
         log = None
         if is_first():
             log = stack.enter_context(_log(run, plan, n_steps, last_step, steps))
-        losses = Watch().losses if log is None else log.losses
+        steps_done = Watch().steps if log is None else log.steps
 
         def audit(step: int, decoder: Decoder) -> None:
             whole: Decoder | None = decoder
@@ -275,7 +275,7 @@ def _train(
             mesh=run.mesh,
             checkpoints=checkpoints,
             checkpoint_steps=options.checkpoint_steps,
-            watch=Watch(losses=losses, audit=audit, audit_steps=steps),
+            watch=Watch(steps=steps_done, audit=audit, audit_steps=steps),
             should_stop=lambda: bool(received),
         )
     barrier("trained")

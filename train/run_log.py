@@ -26,7 +26,7 @@ from jaxcontam.terminal import Terminal
 from train.audits import AuditPlan, audit_model
 from train.config import Config
 from train.page import write_training_page
-from train.step import learning_rate
+from train.step import StepMetrics, learning_rate
 from train.step_log import (
     AUDITS_NAME,
     METRICS_NAME,
@@ -226,17 +226,23 @@ class RunLog:
         )
         self._start = time.monotonic()
 
-    def losses(self, before: int, losses_N: np.ndarray) -> None:
-        """Write the losses of the steps that follow `before` steps."""
-        last = before + len(losses_N)
+    def steps(self, before: int, metrics: StepMetrics) -> None:
+        """Write the numbers of the steps that follow `before` steps."""
+        last = before + len(metrics.loss)
+        state = self.progress.update(last, metrics.loss.tolist())
         self._metrics.append(
             last,
-            losses_N.tolist(),
-            rates=self._rates_N[before:last].tolist(),
+            {
+                **metrics._asdict(),
+                "rate": self._rates_N[before:last],
+            },
+            {
+                "seconds": time.monotonic() - self._start,
+                "tokens_per_second": state.tokens_per_second,
+                "mfu": state.mfu,
+            },
             tokens_a_step=self._step_tokens,
-            seconds=time.monotonic() - self._start,
         )
-        self.progress.update(last, losses_N.tolist())
 
     def audit(self, step: int, decoder: Decoder) -> None:
         """Test every set with the weights after a step, and draw the page.

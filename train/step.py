@@ -10,7 +10,7 @@ Dimension key
 """
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +39,20 @@ _REPLICATED = PartitionSpec()
 _PIECE_BYTES = 1 << 27
 
 
+class StepMetrics(NamedTuple):
+    """Numbers of one step, float32 scalars; `(n,)` where they are of n steps.
+
+    Attributes:
+        loss: Mean over the batch's targets before the update, nats per token.
+        gradient_norm: Before it is clipped.
+        parameter_norm: Of all weights, before the update.
+    """
+
+    loss: Any
+    gradient_norm: Any
+    parameter_norm: Any
+
+
 def training_step(
     graphdef: nnx.GraphDef,
     optimizer: optax.GradientTransformation,
@@ -49,7 +63,7 @@ def training_step(
     compute: Compute = PLAIN,
     mesh: Mesh | None = None,
     layout: WeightSharding | None = None,
-) -> tuple[Any, Any, jax.Array]:
+) -> tuple[Any, Any, StepMetrics]:
     """One update on a batch of rows of T + 1 ids.
 
     Args:
@@ -65,7 +79,7 @@ def training_step(
             them.
 
     Returns:
-        Weights, optimiser state, and the mean loss before the update, nats per token.
+        Weights, optimiser state, and the numbers of the step.
     """
     layout = layout or WeightSharding()
 
@@ -97,8 +111,9 @@ def training_step(
             check_vma=False,
         )
     loss, gradients = local(params, batch_BT)
+    norms = optax.global_norm(gradients), optax.global_norm(params)
     updates, opt_state = optimizer.update(gradients, opt_state, params)
-    return optax.apply_updates(params, updates), opt_state, loss
+    return optax.apply_updates(params, updates), opt_state, StepMetrics(loss, *norms)
 
 
 def adamw(

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from jaxcontam.data.journal import claimed
 from jaxcontam.errors import InputError
 from jaxcontam.stats.result import LEVEL
@@ -88,10 +90,12 @@ _SMOOTHED_STEPS = 50
 class MetricsLog:
     """Writes the metrics of a run, block of steps by block; a context manager.
 
-    A row has `step` (from 1), `loss` (mean over its targets, nats; null if not finite),
-    `tokens` (targets trained on so far), `rate` (learning rate of the step) and
-    `seconds` (wall time of training when the loss was known, earlier processes
-    included).
+    A row has `step` (from 1) and `tokens` (targets trained on so far); of the step
+    `loss` (mean over its targets, nats), `gradient_norm` (before clipping),
+    `parameter_norm` and `rate` (learning rate), each null where it is not finite; and
+    of the moment when these were known `seconds` (wall time of training, earlier
+    processes included), `tokens_per_second` and `mfu` (over the last minute; null at
+    first, or without a peak).
     """
 
     def __init__(
@@ -113,34 +117,42 @@ class MetricsLog:
     def append(
         self,
         last_step: int,
-        losses: Sequence[float],
+        of_steps: Mapping[str, np.ndarray],
+        of_block: Mapping[str, float | None],
         *,
-        rates: Sequence[float],
         tokens_a_step: int,
-        seconds: float,
     ) -> None:
         """Write a block of steps; when it returns, the system has them.
 
-        The last step counts from 1, the seconds since this process began to train.
+        Args:
+            last_step: Number of the last one, from 1.
+            of_steps: Name -> a float32 number of each step.
+            of_block: Name -> a number of all of them; `seconds` count since this
+                process began to train.
+            tokens_a_step: Targets.
         """
-        first = last_step - len(losses) + 1
+        seconds = self._seconds_before + (of_block["seconds"] or 0.0)
+        block = {**of_block, "seconds": round(seconds, 3)}
+        first = last_step - len(of_steps["loss"]) + 1
         rows: list[dict[str, Any]] = [
             {
                 "step": step,
-                "loss": float(loss) if math.isfinite(loss) else None,
                 "tokens": step * tokens_a_step,
-                # More digits would only show that rates are float32.
-                "rate": float(f"{rate:.6g}"),
-                "seconds": round(self._seconds_before + seconds, 3),
+                # The shortest digits that give the float32 back.
+                **{
+                    name: float(str(one)) if np.isfinite(one) else None
+                    for name, one in zip(of_steps, numbers, strict=True)
+                },
+                **block,
             }
-            for step, (loss, rate) in enumerate(zip(losses, rates, strict=True), first)
+            for step, numbers in enumerate(zip(*of_steps.values(), strict=True), first)
         ]
         self._file.write(row_bytes(rows))
         self.rows += rows
         if self._writer is None:
             return
         for row in rows:
-            for name in ("loss", "rate"):
+            for name in ("loss", "gradient_norm", "parameter_norm", "rate"):
                 if row[name] is not None:
                     self._writer.add_scalar(f"train/{name}", row[name], row["step"])
         self._writer.flush()

@@ -296,8 +296,8 @@ def _our_step(
     rows = jax.device_put(batch)
 
     def step() -> Any:
-        *state[:], loss = update(*state, rows)
-        return loss
+        *state[:], metrics = update(*state, rows)
+        return metrics.loss
 
     return step
 
