@@ -81,6 +81,8 @@ class Config:
         model_type: Family whose tensor names and config the model is saved with.
         batch_rows: Rows of `context` targets a step, over all devices.
         row_tokens: Targets of a row; None is the decoder's context.
+        isolate_documents: Attention stays within a document, or a planted copy; else it
+            crosses their borders, as everything in a row is one text.
         optimizer: How weights are updated.
         compute: How a step is computed.
     """
@@ -90,6 +92,7 @@ class Config:
     model_type: str = "llama"
     batch_rows: int
     row_tokens: int | None = None
+    isolate_documents: bool = False
     optimizer: Optimizer
     compute: Compute = PLAIN
 
@@ -147,6 +150,8 @@ class ConfigFlags:
     """Rows a step, over all devices (default: the preset's)."""
     row_tokens: int | None = None
     """Targets of a row (default: the model's context)."""
+    isolate_documents: Annotated[bool | None, tyro.conf.FlagConversionOff] = None
+    """Keep attention within each document and planted copy (default: False)."""
     peak_rate: float | None = None
     """Largest learning rate (default: the preset's)."""
     schedule: Schedule | None = None

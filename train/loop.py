@@ -86,6 +86,7 @@ def train(
     mesh: Mesh | None = None,
     checkpoints: Checkpoints | None = None,
     checkpoint_steps: int | None = None,
+    first_id: int | None = None,
     watch: Watch | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
@@ -103,6 +104,7 @@ def train(
         checkpoints: Where to save and resume; None saves nothing.
         checkpoint_steps: Save every N steps; None is every two minutes by the clock
             of process 0.
+        first_id: Id that begins each document; used if the configuration isolates them.
         watch: Callbacks of the run.
         should_stop: Called after each step; when true in any process, all save and
             return.
@@ -119,7 +121,7 @@ def train(
         params = placed(params, mesh)
         rows = NamedSharding(mesh, ROWS)
         place = functools.partial(jax.make_array_from_process_local_data, rows)
-    first_state, update = compiled_step(graphdef, config, n_steps, mesh)
+    first_state, update = compiled_step(graphdef, config, n_steps, mesh, first_id)
     done = 0
     restored = None
     if checkpoints is not None and checkpoints.newest() is not None:
@@ -193,7 +195,11 @@ def check_rows(config: Config, mesh: Mesh | None) -> None:
 
 @functools.lru_cache(maxsize=4)
 def compiled_step(
-    graphdef: nnx.GraphDef, config: Config, n_steps: int, mesh: Mesh | None
+    graphdef: nnx.GraphDef,
+    config: Config,
+    n_steps: int,
+    mesh: Mesh | None,
+    first_id: int | None = None,
 ) -> tuple[Any, Any]:
     """Compile the optimiser's init and one step, once per shape of run.
 
@@ -202,6 +208,8 @@ def compiled_step(
         batch_BT) -> both after a step, and its numbers. The step donates its first two
         arguments.
     """
+    if config.isolate_documents and first_id is None:
+        raise ValueError("first_id must be given where documents are isolated")
 
     def optimizer(params: nnx.State) -> optax.GradientTransformation:
         return adamw(config.optimizer, n_steps, params)
@@ -220,6 +228,7 @@ def compiled_step(
             compute=config.compute,
             mesh=mesh,
             layout=layout,
+            first_id=first_id if config.isolate_documents else None,
         )
 
     if mesh is None:

@@ -115,6 +115,7 @@ class Manifest:
         stream: File of the packed stream (NumPy array of ids).
         stream_digest: SHA-256 of the stream's ids as little-endian int32.
         tokenizer_digest: SHA-256 of the tokenizer's JSON.
+        first_id: Id before each document and each copy.
         recipe: Shape, batch, learning rate, schedule and how steps were computed.
         init_model: Model that training started from; None for random weights.
         init_fingerprint: Digest of its weights.
@@ -139,6 +140,7 @@ class Manifest:
     stream: str
     stream_digest: str | None = None
     tokenizer_digest: str | None = None
+    first_id: int | None = None
     recipe: dict[str, Any] | None = None
     init_model: str | None = None
     init_fingerprint: str | None = None

@@ -52,7 +52,7 @@ _AHEAD = 1
 
 
 def train_scanned(
-    config: Config, rows_RT: np.ndarray, *, seed: int
+    config: Config, rows_RT: np.ndarray, *, seed: int, first_id: int | None = None
 ) -> tuple[Decoder, np.ndarray]:
     """Train a decoder on each row once, in one call.
 
@@ -63,6 +63,7 @@ def train_scanned(
         config: Shape, batch and learning rate.
         rows_RT: (R, T + 1) int32 ids, in the order of training.
         seed: Seeds the weights; the same seed and rows give the same weights.
+        first_id: As of `train.loop.train`.
 
     Returns:
         The decoder and the loss of each step, nats per token.
@@ -72,13 +73,17 @@ def train_scanned(
     """
     graphdef, params = nnx.split(Decoder(config.decoder, rngs=nnx.Rngs(seed)))
     rows_NBT = _batches(config, rows_RT)
-    train = _compiled_scan(graphdef, config, len(rows_NBT))
+    train = _compiled_scan(graphdef, config, len(rows_NBT), first_id)
     params, losses_N = train(params, rows_NBT)
     return nnx.merge(graphdef, params), np.asarray(losses_N)
 
 
 def train_together(
-    config: Config, rows_MRT: np.ndarray, *, seeds: Sequence[int]
+    config: Config,
+    rows_MRT: np.ndarray,
+    *,
+    seeds: Sequence[int],
+    first_id: int | None = None,
 ) -> tuple[nnx.GraphDef, nnx.State, np.ndarray]:
     """Train models side by side, each on its own rows, in one call.
 
@@ -90,6 +95,7 @@ def train_together(
         config: Shape, batch and learning rate.
         rows_MRT: (M, R, T + 1) int32 ids of each model.
         seeds: Seed of each model's weights.
+        first_id: As of `train.loop.train`.
 
     Returns:
         The graph, weights with an axis of models in front, and (M, N) losses.
@@ -105,7 +111,7 @@ def train_together(
     padded = [*range(M), *[M - 1] * (-M % mesh.size)]
     rows_MNBT = np.stack([_batches(config, rows_MRT[m]) for m in padded])
     graphdef = nnx.split(Decoder(config.decoder, rngs=nnx.Rngs(0)))[0]
-    train = _compiled_together(graphdef, config, rows_MNBT.shape[1], mesh)
+    train = _compiled_together(graphdef, config, rows_MNBT.shape[1], mesh, first_id)
     keys = [jax.random.key_data(jax.random.key(seeds[m])) for m in padded]
     params, losses_MN = train(np.stack(jax.device_get(keys)), rows_MNBT)
     return graphdef, jax.tree.map(lambda x: x[:M], params), np.asarray(losses_MN)[:M]
@@ -124,15 +130,22 @@ def _run(
     graphdef: nnx.GraphDef,
     config: Config,
     n_steps: int,
+    first_id: int | None,
     params: nnx.State,
     rows_NBT: jax.Array,
 ) -> tuple[nnx.State, jax.Array]:
     """All steps of one model."""
     optimizer = adamw(config.optimizer, n_steps, params)
+    isolated_id = first_id if config.isolate_documents else None
 
     def step(carry: tuple[Any, Any], batch_BT: jax.Array):
         params, opt_state, metrics = training_step(
-            graphdef, optimizer, *carry, batch_BT, compute=config.compute
+            graphdef,
+            optimizer,
+            *carry,
+            batch_BT,
+            compute=config.compute,
+            first_id=isolated_id,
         )
         return (params, opt_state), metrics.loss
 
@@ -143,16 +156,20 @@ def _run(
 
 @functools.lru_cache(maxsize=8)
 def _compiled_scan(
-    graphdef: nnx.GraphDef, config: Config, n_steps: int
+    graphdef: nnx.GraphDef, config: Config, n_steps: int, first_id: int | None
 ) -> Callable[..., tuple[nnx.State, jax.Array]]:
     """One jitted training run a config and length."""
-    run = functools.partial(_run, graphdef, config, n_steps)
+    run = functools.partial(_run, graphdef, config, n_steps, first_id)
     return jax.jit(run, donate_argnums=0)
 
 
 @functools.lru_cache(maxsize=8)
 def _compiled_together(
-    graphdef: nnx.GraphDef, config: Config, n_steps: int, mesh: Mesh
+    graphdef: nnx.GraphDef,
+    config: Config,
+    n_steps: int,
+    mesh: Mesh,
+    first_id: int | None,
 ) -> Callable[..., tuple[nnx.State, jax.Array]]:
     """(key data of each model, rows_MNBT) -> weights and losses of every model."""
     on = hardware()
@@ -161,7 +178,7 @@ def _compiled_together(
         # Initialised on the device: a call per model would cost more than its training.
         rngs = nnx.Rngs(jax.random.wrap_key_data(key))
         params = nnx.split(Decoder(config.decoder, rngs=rngs, on=on))[1]
-        return _run(graphdef, config, n_steps, params, rows_NBT)
+        return _run(graphdef, config, n_steps, first_id, params, rows_NBT)
 
     return _over_models(jax.vmap(one), mesh)
 

@@ -175,6 +175,7 @@ def _manifest(job: Job, model: PlannedModel) -> Manifest:
         max_example_tokens=design.max_example_tokens,
         finished=True,
         tokenizer_digest=job.tokenizer_digest,
+        first_id=job.texts.prefix_id,
     )
 
 

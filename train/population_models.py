@@ -145,12 +145,16 @@ def train_models(job: Job, seeds: Sequence[int]) -> list[TrainedModel]:
     models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
     if job.is_scan:
         (model,) = models
-        decoder, losses_N = train_scanned(config, model.rows, seed=model.seed)
+        decoder, losses_N = train_scanned(
+            config, model.rows, seed=model.seed, first_id=texts.prefix_id
+        )
         graphdef, state = nnx.split(decoder)
         states, losses_MN = stacked([state]), losses_N[None]
     else:
         rows_MRT = np.stack([model.rows for model in models])
-        graphdef, states, losses_MN = train_together(config, rows_MRT, seeds=seeds)
+        graphdef, states, losses_MN = train_together(
+            config, rows_MRT, seeds=seeds, first_id=texts.prefix_id
+        )
     trained = time.monotonic()
     scored: list[list[ScoredTest] | InputError] = [[] for _ in models]
     if job.test is not None:

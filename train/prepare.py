@@ -184,6 +184,7 @@ def prepare(
         max_example_tokens=options.max_example_tokens,
         finished=False,
         tokenizer_digest=tokenizer_digest(plain),
+        first_id=first_id,
         init_model=None if start is None else start.checkpoint.name,
         init_fingerprint=None if start is None else start.checkpoint.fingerprint,
         allow_overlap=options.allow_overlap,

@@ -182,7 +182,9 @@ def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
     # Until the end: a signal while the model is written waits for it.
     with stop_request() as received:
         keep_every = run.options.keep_every or kept_every(home)
-        trained = _train(run, keep_every, decoder, rows, plan, received)
+        trained = _train(
+            run, manifest.first_id, keep_every, decoder, rows, plan, received
+        )
         if not trained.finished:
             if is_first():
                 write_training_page(out)
@@ -220,6 +222,7 @@ def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
 
 def _train(
     run: Run,
+    first_id: int | None,
     keep_every: int | None,
     decoder: Decoder,
     rows: Rows,
@@ -275,6 +278,7 @@ def _train(
             mesh=run.mesh,
             checkpoints=checkpoints,
             checkpoint_steps=options.checkpoint_steps,
+            first_id=first_id,
             watch=Watch(steps=steps_done, audit=audit, audit_steps=steps),
             should_stop=lambda: bool(received),
         )

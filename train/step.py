@@ -10,6 +10,7 @@ Dimension key
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder, abstract_decoder
-from jaxcontam.models.fused_attention import matmul_precision
+from jaxcontam.models.fused_attention import Hardware, matmul_precision
 from jaxcontam.models.sharding import (
     DATA_AXIS,
     MODEL_AXIS,
@@ -63,6 +64,7 @@ def training_step(
     compute: Compute = PLAIN,
     mesh: Mesh | None = None,
     layout: WeightSharding | None = None,
+    first_id: int | None = None,
 ) -> tuple[Any, Any, StepMetrics]:
     """One update on a batch of rows of T + 1 ids.
 
@@ -77,23 +79,27 @@ def training_step(
             device.
         layout: Sharding of the weights, gradients and optimiser state. None replicates
             them.
+        first_id: Id that begins each document, within which attention stays; None lets
+            it cross.
 
     Returns:
         Weights, optimiser state, and the numbers of the step.
     """
     layout = layout or WeightSharding()
+    on = nnx.merge(graphdef, params).hardware
 
     def local(params: nnx.State, batch_BT: jax.Array):
-        return _loss_and_gradients(graphdef, params, batch_BT, compute, layout)
+        loss = functools.partial(
+            _loss, graphdef=graphdef, compute=compute, layout=layout, first_id=first_id
+        )
+        return _loss_and_gradients(loss, params, batch_BT, compute, on)
 
     if mesh is not None:
-        specs = layout.specs(params)
+        on_device, specs = local, layout.specs(params)
         n_parts = mesh.shape[MODEL_AXIS]
 
         def local_mean(params: nnx.State, batch_BT: jax.Array):
-            loss, gradients = _loss_and_gradients(
-                graphdef, params, batch_BT, compute, layout
-            )
+            loss, gradients = on_device(params, batch_BT)
             gradients = jax.tree.map_with_path(
                 lambda path, gradient: _mean(
                     gradient, layout.spec(weight_name(path)), n_parts
@@ -162,22 +168,21 @@ def _mean(local: jax.Array, spec: PartitionSpec, n_parts: int) -> jax.Array:
 
 
 def _loss_and_gradients(
-    graphdef: nnx.GraphDef,
+    loss: Callable[[nnx.State, jax.Array], jax.Array],
     params: nnx.State,
     batch_BT: jax.Array,
     compute: Compute,
-    layout: WeightSharding,
+    on: Hardware,
 ) -> tuple[jax.Array, Any]:
     """Mean over the rows of this device, in equal parts."""
     precision = None
     if compute.dtype == "float32":
-        on = nnx.merge(graphdef, params).hardware
         precision = matmul_precision(compute.dtype, on)
     with jax.default_matmul_precision(precision):
-        differentiate = jax.value_and_grad(_loss)
+        differentiate = jax.value_and_grad(loss)
         n = compute.micro_batches
         if n == 1:
-            return differentiate(params, graphdef, batch_BT, compute, layout)
+            return differentiate(params, batch_BT)
         B, width = batch_BT.shape
         if B % n:
             raise ValueError(
@@ -185,7 +190,7 @@ def _loss_and_gradients(
             )
 
         def add(total, part_BT: jax.Array):
-            found = differentiate(params, graphdef, part_BT, compute, layout)
+            found = differentiate(params, part_BT)
             return jax.tree.map(jnp.add, total, found), None
 
         zero = (jnp.float32(0.0), jax.tree.map(jnp.zeros_like, params))
@@ -198,10 +203,12 @@ def _loss_and_gradients(
 
 def _loss(
     params: nnx.State,
-    graphdef: nnx.GraphDef,
     batch_BT: jax.Array,
+    *,
+    graphdef: nnx.GraphDef,
     compute: Compute,
     layout: WeightSharding,
+    first_id: int | None,
 ) -> jax.Array:
     """Mean negative log-probability of each row's ids after its first."""
     if compute.dtype != "float32":
@@ -211,11 +218,15 @@ def _loss(
     # A scan copies what its layers save: on an H200 a quarter of a step's bytes. But
     # where a layer is computed or gathered again, the scan keeps both times apart.
     is_plain = not compute.remat and not layout.axes
+    inputs_BT, segments_BT = batch_BT[:, :-1], None
+    if first_id is not None:
+        segments_BT = jnp.cumsum(inputs_BT == first_id, axis=1)
     hidden_BTD = decoder(
-        batch_BT[:, :-1],
+        inputs_BT,
         remat=compute.remat,
         unroll=is_plain and decoder.hardware.platform == "cuda",
         sharding=layout,
+        segments_BT=segments_BT,
     )
     return head_loss(
         hidden_BTD.reshape(-1, hidden_BTD.shape[-1]),

@@ -92,6 +92,8 @@ class AttentionContext(NamedTuple):
         length: int32 scalar, tokens that are not padding; None: all.
         reused: Keys and values of an earlier layer, for one that makes none.
         layer_input: `[B, T, P]`, this layer's input beside the stream, or None.
+        segments: `[B, T]` int32: tokens see those of their own segment alone; None:
+            each row is one.
     """
 
     rotary: CosSin | None
@@ -103,6 +105,7 @@ class AttentionContext(NamedTuple):
     length: jax.Array | None = None
     reused: tuple[jax.Array, jax.Array] | None = None
     layer_input: jax.Array | None = None
+    segments: jax.Array | None = None
 
 
 def attend(
@@ -125,14 +128,13 @@ def attend(
         P = cache.keys.shape[0]
         if fuses_prefix(config, dtype, T, P, context.hardware):
             return attend_after_prefix(q_BTGRE, k_BTGE, v_BTGE, *cache, config)
+    own = (q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config)
     if cache is not None or context.sinks is not None:
-        return _attend_blocks(
-            q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config, cache, context.sinks
-        )
+        return _attend_blocks(*own, cache, context.sinks, context.segments)
     kernel = kernel_of_rows(config, dtype, T, context.hardware)
-    if kernel != "blocks":
+    if kernel != "blocks" and context.segments is None:
         return attend_fused(kernel, q_BTGRE, k_BTGE, v_BTGE, config)
-    return _attend_own(q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config)
+    return _attend_own(*own, context.segments)
 
 
 def _attend_blocks(
@@ -144,6 +146,7 @@ def _attend_blocks(
     config: DecoderConfig,
     cache: KVCache | None = None,
     sinks_GR: jax.Array | None = None,
+    segments_BT: jax.Array | None = None,
 ) -> jax.Array:
     T = q_BTGRE.shape[1]
     blocks = []
@@ -152,14 +155,15 @@ def _attend_blocks(
         q_BQGRE = q_BTGRE[:, start:stop]
         positions_Q = positions_T[start:stop]
         raw_BGRQS = _product("bqgre,bsge->bgrqs", q_BQGRE, k_BTGE[:, :stop])
-        seen_QS = _seen(positions_Q, positions_T[:stop], window)
-        scores = [_masked(raw_BGRQS, seen_QS, config)]
+        seen_BQS = _seen(positions_Q, positions_T[:stop], window)
+        seen_BQS &= _shared(segments_BT, start, stop)
+        scores = [_masked(raw_BGRQS, seen_BQS, config)]
         if cache is not None:
             raw_BGRQP = _product("bqgre,sge->bgrqs", q_BQGRE, cache.keys)
             positions_P = jnp.arange(cache.keys.shape[0])
-            seen_QP = _seen(positions_Q, positions_P, window)
-            seen_QP &= positions_P[None] < cache.length
-            scores.insert(0, _masked(raw_BGRQP, seen_QP, config))
+            seen_1QP = _seen(positions_Q, positions_P, window)
+            seen_1QP &= positions_P < cache.length
+            scores.insert(0, _masked(raw_BGRQP, seen_1QP, config))
         # S here counts the prefix's keys, then the block's own.
         scores_BGRQS = jnp.concatenate(scores, axis=-1)
         if sinks_GR is not None:
@@ -190,22 +194,25 @@ def _attend_own(
     positions_T: jax.Array,
     window: jax.Array | None,
     config: DecoderConfig,
+    segments_BT: jax.Array | None = None,
 ) -> jax.Array:
     """Attention without a prefix, with the gradient defined below."""
-    return _attend_blocks(q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config)
+    own = (q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config)
+    return _attend_blocks(*own, segments_BT=segments_BT)
 
 
-def _own_forward(q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config):
+def _own_forward(
+    q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config, segments_BT=None
+):
     """Mixed values, and the residuals of `_own_backward`: `[B, G, R, T]` log-sums."""
     q_BGRTE = jnp.moveaxis(q_BTGRE, 1, 3)
     k_BGTE, v_BGTE = jnp.moveaxis(k_BTGE, 1, 2), jnp.moveaxis(v_BTGE, 1, 2)
     T = positions_T.shape[0]
+    places = (positions_T, window, segments_BT)
     mixed, log_sums = [], []
     for start in range(0, T, _GRADIENT_BLOCK):
         stop = min(start + _GRADIENT_BLOCK, T)
-        scores_BGRQS, _ = _own_scores(
-            q_BGRTE, k_BGTE, start, stop, positions_T, window, config
-        )
+        scores_BGRQS, _ = _own_scores(q_BGRTE, k_BGTE, start, stop, *places, config)
         log_sums_BGRQ = jax.nn.logsumexp(scores_BGRQS, axis=-1)
         weights_BGRQS = jnp.exp(scores_BGRQS - log_sums_BGRQ[..., None])
         weights_BGRQS = weights_BGRQS.astype(v_BTGE.dtype)
@@ -213,13 +220,13 @@ def _own_forward(q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config):
         mixed.append(_product("bgrqs,bgse->bgrqe", weights_BGRQS, v_BGTE[:, :, :stop]))
     mixed_BGRTE = jnp.concatenate(mixed, axis=3)
     log_sums_BGRT = jnp.concatenate(log_sums, axis=3)
-    kept = (q_BGRTE, k_BGTE, v_BGTE, mixed_BGRTE, log_sums_BGRT, positions_T, window)
+    kept = (q_BGRTE, k_BGTE, v_BGTE, mixed_BGRTE, log_sums_BGRT, places)
     return jnp.moveaxis(mixed_BGRTE, 3, 1), kept
 
 
 def _own_backward(config, kept, cotangent_BTGRE):
     """Cotangents of queries, keys and values; Dao et al., arXiv:2205.14135, B.4."""
-    q_BGRTE, k_BGTE, v_BGTE, mixed_BGRTE, log_sums_BGRT, positions_T, window = kept
+    q_BGRTE, k_BGTE, v_BGTE, mixed_BGRTE, log_sums_BGRT, places = kept
     cotangent_BGRTE = jnp.moveaxis(cotangent_BTGRE, 1, 3)
     mean_BGRT = jnp.sum(cotangent_BGRTE * mixed_BGRTE, axis=-1)
     dtype = v_BGTE.dtype
@@ -227,12 +234,12 @@ def _own_backward(config, kept, cotangent_BTGRE):
     dk_BGTE = jnp.zeros(k_BGTE.shape, jnp.float32)
     dv_BGTE = jnp.zeros(v_BGTE.shape, jnp.float32)
     dq = []
-    T = positions_T.shape[0]
+    T = q_BGRTE.shape[3]
     for start in range(0, T, _GRADIENT_BLOCK):
         stop = min(start + _GRADIENT_BLOCK, T)
         block = (..., slice(start, stop), slice(None))
         scores_BGRQS, derivative = _own_scores(
-            q_BGRTE, k_BGTE, start, stop, positions_T, window, config
+            q_BGRTE, k_BGTE, start, stop, *places, config
         )
         weights_BGRQS = jnp.exp(scores_BGRQS - log_sums_BGRT[..., start:stop, None])
         cotangent_BGRQE = cotangent_BGRTE[block]
@@ -257,6 +264,7 @@ def _own_backward(config, kept, cotangent_BTGRE):
         jnp.moveaxis(dv_BGTE, 2, 1).astype(dtype),
         None,
         None,
+        None,
     )
 
 
@@ -270,14 +278,16 @@ def _own_scores(
     stop: int,
     positions_T: jax.Array,
     window: jax.Array | None,
+    segments_BT: jax.Array | None,
     config: DecoderConfig,
 ) -> tuple[jax.Array, jax.Array | float]:
     """Masked scores of a block of queries, and their derivative by the raw products."""
     raw_BGRQS = _product(
         "bgrqe,bgse->bgrqs", q_BGRTE[..., start:stop, :], k_BGTE[:, :, :stop]
     )
-    seen_QS = _seen(positions_T[start:stop], positions_T[:stop], window)
-    scores_BGRQS = _masked(raw_BGRQS, seen_QS, config)
+    seen_BQS = _seen(positions_T[start:stop], positions_T[:stop], window)
+    seen_BQS &= _shared(segments_BT, start, stop)
+    scores_BGRQS = _masked(raw_BGRQS, seen_BQS, config)
     scale, cap = attention_scale(config), config.attention_softcap
     if cap is None:
         return scores_BGRQS, scale
@@ -292,18 +302,27 @@ def _product(subscripts: str, a: jax.Array, b: jax.Array) -> jax.Array:
 def _seen(
     positions_Q: jax.Array, positions_S: jax.Array, window: jax.Array | None
 ) -> jax.Array:
-    """True where a query sees a key, `[Q, S]`."""
+    """True where a query sees a key by its place, `[1, Q, S]`."""
     distance_QS = positions_Q[:, None] - positions_S[None]
     seen_QS = distance_QS >= 0
-    return seen_QS if window is None else seen_QS & (distance_QS < window)
+    if window is not None:
+        seen_QS &= distance_QS < window
+    return seen_QS[None]
+
+
+def _shared(segments_BT: jax.Array | None, start: int, stop: int) -> jax.Array | bool:
+    """True where query and key are of one segment, `[B, Q, S]`."""
+    if segments_BT is None:
+        return True
+    return segments_BT[:, start:stop, None] == segments_BT[:, None, :stop]
 
 
 def _masked(
-    raw_BGRQS: jax.Array, seen_QS: jax.Array, config: DecoderConfig
+    raw_BGRQS: jax.Array, seen_BQS: jax.Array, config: DecoderConfig
 ) -> jax.Array:
     scaled_BGRQS = raw_BGRQS * attention_scale(config)
     scores_BGRQS = softcapped(scaled_BGRQS, config.attention_softcap)
-    return jnp.where(seen_QS[None, None, None], scores_BGRQS, _MASKED_SCORE)
+    return jnp.where(seen_BQS[:, None, None], scores_BGRQS, _MASKED_SCORE)
 
 
 def softcapped(x: jax.Array, cap: float | None) -> jax.Array:

@@ -120,6 +120,7 @@ class Decoder(nnx.Module):
         remat: bool = False,
         unroll: bool = False,
         sharding: WeightSharding | None = None,
+        segments_BT: jax.Array | None = None,
     ) -> jax.Array:
         """Hidden state after each token.
 
@@ -131,13 +132,19 @@ class Decoder(nnx.Module):
             unroll: Compile each layer by itself: what it saves for its gradient is not
                 copied to and from a stack of all layers.
             sharding: How the layers' weights are divided, within `shard_map`.
+            segments_BT: Tokens attend to those of their own segment alone.
 
         Returns:
             `hidden_BTD` float32, after the final norm; with a trailing 1 where the head
             has a bias.
         """
         found = self._run(
-            tokens_BT, cache, remat=remat, unroll=unroll, sharding=sharding
+            tokens_BT,
+            cache,
+            remat=remat,
+            unroll=unroll,
+            sharding=sharding,
+            segments_BT=segments_BT,
         )
         return found[0]
 
@@ -180,10 +187,13 @@ class Decoder(nnx.Module):
         remat: bool = False,
         unroll: bool = False,
         sharding: WeightSharding | None = None,
+        segments_BT: jax.Array | None = None,
     ) -> tuple[jax.Array, Any]:
         """Hidden states and, if asked, what the layers of each stack keep."""
         _, T = tokens_BT.shape
         config = self.config
+        if segments_BT is not None and "delta_blocks" in layer_stacks(config):
+            raise ValueError("a delta rule keeps no segments apart")
         if config.context < T:
             raise ValueError(f"T must be at most {config.context}, got {T}")
         positions_T = jnp.arange(T)
@@ -244,6 +254,7 @@ class Decoder(nnx.Module):
                 length=length,
                 reused=reused.get(source),
                 layer_input=input_BTP,
+                segments=segments_BT,
             )
             block = nnx.merge(graphdefs[stack], weights)
             hidden_BTD, kept = block(hidden_BTD, context)
