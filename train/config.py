@@ -236,6 +236,10 @@ class RunOptions:
 
     background_tokens: int | None = None
     """Take random documents up to this many tokens (default: all, once)."""
+    epochs: int | None = None
+    """Go through the background this often, each time in another order (default: 1)."""
+    steps: int | None = None
+    """Train this many steps: as much background, once or more, as that takes."""
     separator: str = "\n"
     """Text after each example."""
     max_example_tokens: int | None = None
@@ -272,6 +276,12 @@ class RunOptions:
     def __post_init__(self) -> None:
         parse_mesh(self.mesh)
         check_positive(self, "background_tokens", "max_example_tokens")
+        check_positive(self, "epochs", "steps")
+        if self.steps is not None and (self.background_tokens or self.epochs):
+            raise InputError(
+                "--steps says how much background is read: no --background-tokens and "
+                "no --epochs"
+            )
         check_positive(self, "checkpoint_steps", "keep_every")
         if self.peak_tflops is not None and not self.peak_tflops > 0:
             raise InputError(f"--peak-tflops must be above 0, got {self.peak_tflops}")

@@ -150,10 +150,6 @@ def prepare(
             cache = token_cache(corpus, plain, options.cache, progress=progress)
     else:
         cache = as_cache(corpus, plain)
-    # In random order, up to the budget.
-    documents = cache.chosen(
-        choose_documents(cache.lengths, budget=options.background_tokens, seed=seed)
-    )
     canaries = [
         (
             planned,
@@ -168,10 +164,25 @@ def prepare(
     ]
     for planned, encoded in canaries:
         _say_what_is_cut(planned, encoded, config.decoder.context)
+    budget, epochs = options.background_tokens, options.epochs or 1
+    if options.steps is not None:
+        planted = sum(one.copies * int(own.lengths.sum()) for one, own in canaries)
+        # One more, since a row's last target is the next one's first id.
+        budget, epochs = options.steps * config.step_tokens + 1 - planted, None
+        if budget < 0:
+            raise InputError(
+                f"{options.steps} steps of {config.step_tokens} tokens do not hold the "
+                f"{planted} that are planted",
+                hint=f"--steps {-(-planted // config.step_tokens)}, or fewer copies",
+            )
+    # In random order, up to the budget.
+    documents = cache.chosen(
+        choose_documents(cache.lengths, budget=budget, seed=seed, epochs=epochs)
+    )
     stream = build_stream(
         documents, canaries, prefix_id=first_id, seed=seed, out=stream_file
     )
-    rows = _rows(stream, config, seed=seed)
+    rows = _rows(stream, config, seed=seed, n_most=options.steps)
     manifest = stream_manifest(
         canaries,
         stream,
@@ -226,10 +237,10 @@ def searched(prepared: Prepared, sets: Sequence[PlannedSet]) -> Manifest:
         return manifest
     with progress_bar("searching for the sets", unit="documents/s") as progress:
         found = check_background(
-            decoded_texts(documents, prepared.plain),
+            decoded_texts(documents.once(), prepared.plain),
             sets,
             allow_overlap=manifest.allow_overlap,
-            n_documents=len(documents),
+            n_documents=len(documents.once()),
             progress=progress,
         )
     sets_found = (
@@ -238,8 +249,8 @@ def searched(prepared: Prepared, sets: Sequence[PlannedSet]) -> Manifest:
     return dataclasses.replace(manifest, sets=tuple(sets_found))
 
 
-def _rows(stream: Stream, config: Config, *, seed: int) -> Rows:
-    """Rows in the order of training.
+def _rows(stream: Stream, config: Config, *, seed: int, n_most: int | None) -> Rows:
+    """Rows in the order of training, of at most so many steps.
 
     Raises:
         InputError: If they do not fill one step.
@@ -250,6 +261,8 @@ def _rows(stream: Stream, config: Config, *, seed: int) -> Rows:
             f"the corpus gives {len(stream.ids)} tokens, too few for one step of "
             f"{config.batch_rows} x {config.context}"
         )
+    if n_most is not None:
+        n_steps = min(n_steps, n_most)
     starts = training_order(
         len(stream.ids),
         config.context,
@@ -258,6 +271,8 @@ def _rows(stream: Stream, config: Config, *, seed: int) -> Rows:
         planted_C2=stream.planted,
         n_trained=n_steps * config.batch_rows,
     )
+    if n_most is not None:
+        starts = starts[: n_steps * config.batch_rows]
     return Rows(stream.ids, starts, config.context)
 
 

@@ -230,6 +230,7 @@ class RunLog:
         """Write the numbers of the steps that follow `before` steps."""
         last = before + len(metrics.loss)
         state = self.progress.update(last, metrics.loss.tolist())
+        rate = state.tokens_per_second
         self._metrics.append(
             last,
             {
@@ -238,8 +239,8 @@ class RunLog:
             },
             {
                 "seconds": time.monotonic() - self._start,
-                "tokens_per_second": state.tokens_per_second,
-                "mfu": state.mfu,
+                "tokens_per_second": rate and round(rate, 1),
+                "mfu": state.mfu and round(state.mfu, 4),
             },
             tokens_a_step=self._step_tokens,
         )

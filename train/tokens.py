@@ -108,6 +108,11 @@ class Documents:
     def __len__(self) -> int:
         return len(self.begins)
 
+    def once(self) -> "Documents":
+        """Each document once, in the order of the array."""
+        begins, places = np.unique(self.begins, return_index=True)
+        return Documents(self.ids, begins, self.lengths[places])
+
     def stretches(self) -> Iterator[np.ndarray]:
         """The ids of each, views."""
         for begin, n in zip(self.begins.tolist(), self.lengths.tolist(), strict=True):
@@ -115,7 +120,7 @@ class Documents:
 
 
 def choose_documents(
-    lengths_M: np.ndarray, *, budget: int | None, seed: int
+    lengths_M: np.ndarray, *, budget: int | None, seed: int, epochs: int | None = 1
 ) -> np.ndarray:
     """Documents in a random order, up to and with the one that reaches the budget.
 
@@ -123,12 +128,23 @@ def choose_documents(
         lengths_M: Ids of each document.
         budget: Ids to take; None takes all documents.
         seed: The same seed gives the same order, whatever the budget.
+        epochs: Times that all documents are gone through, each time in another order;
+            None is as often as the budget wants.
     """
-    order_M = np.random.default_rng([seed, 0]).permutation(len(lengths_M))
+    n_ids = int(lengths_M.sum())
+    if epochs is None:
+        epochs = -(-(budget or 0) // n_ids) if n_ids else 1
+    orders = [
+        np.random.default_rng([seed, 0, *[epoch] * (epoch > 0)]).permutation(
+            len(lengths_M)
+        )
+        for epoch in range(max(1, epochs))
+    ]
+    order_C = np.concatenate(orders)
     if budget is None:
-        return order_M
-    n_before = np.searchsorted(np.cumsum(lengths_M[order_M]), budget)
-    return order_M[: n_before + 1]
+        return order_C
+    n_before = np.searchsorted(np.cumsum(lengths_M[order_C]), budget)
+    return order_C[: n_before + 1]
 
 
 def decoded_texts(documents: Documents, tokenizer: Tokenizer) -> Iterator[str]:

@@ -1,0 +1,134 @@
+"""One configuration: presets as large as their names say, flags for every field."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.families import FAMILIES
+from train.config import (
+    PRESETS,
+    Compute,
+    ConfigFlags,
+    Optimizer,
+    changes,
+    config_from_json,
+    config_to_json,
+)
+from train.step import adamw, learning_rate
+
+# Published sizes of GPT-2 and TinyLlama; the others follow from their names.
+MILLIONS = {
+    "0.16m": 0.16,
+    "tiny": 0.73,
+    "5m": 5.8,
+    "30m": 30,
+    "124m": 124,
+    "350m": 354.8,
+    "774m": 774,
+    "1.4b": 1_440,
+    "llama-1b": 1_100,
+}
+# A value of each flag that no preset has.
+OTHERS = {
+    "batch_rows": 24,
+    "row_tokens": 17,
+    "isolate_documents": True,
+    "peak_rate": 0.0123,
+    "schedule": "constant",
+    "warmup": 0.3,
+    "final_rate": 0.4,
+    "beta1": 0.5,
+    "beta2": 0.6,
+    "weight_decay": 0.7,
+    "clip_norm": 8.0,
+    "dtype": "bfloat16",
+    "remat": True,
+    "micro_batches": 3,
+}
+
+
+@pytest.mark.parametrize("name", MILLIONS)
+def test_a_preset_has_as_many_parameters_as_it_says(name):
+    config = PRESETS[name]
+    decoder = nnx.eval_shape(lambda: Decoder(config.decoder, rngs=nnx.Rngs(0)))
+    n = sum(leaf.size for leaf in jax.tree.leaves(nnx.state(decoder)))
+    assert n == pytest.approx(1e6 * MILLIONS[name], rel=0.02)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_can_be_saved_in_its_family_and_kept_as_json(name):
+    config = PRESETS[name]
+    family = FAMILIES[config.model_type]
+    assert family.read_config(family.write_config(config.decoder)) == config.decoder
+    assert config_from_json(config_to_json(config)) == config
+
+
+def test_every_option_is_a_flag_and_every_flag_an_option():
+    options = {
+        one.name for part in (Optimizer, Compute) for one in dataclasses.fields(part)
+    }
+    flags = {one.name for one in dataclasses.fields(ConfigFlags)}
+    assert options <= flags == {"preset", *OTHERS}
+    found = ConfigFlags(preset="tiny", **OTHERS).configured()
+    assert changes(found, PRESETS["tiny"]) == OTHERS
+    assert config_from_json(config_to_json(found)) == found
+    assert ConfigFlags().configured() == PRESETS["tiny"]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        *(
+            {name: 0}
+            for name in ("batch_rows", "micro_batches", "peak_rate", "clip_norm")
+        ),
+        *({name: 1.0} for name in ("beta1", "beta2")),
+        *({name: -0.1} for name in ("warmup", "final_rate", "weight_decay")),
+        {"warmup": 1.1},
+        {"peak_rate": float("nan")},
+        {"preset": "tinny"},
+    ],
+    ids=str,
+)
+def test_values_that_no_training_has_are_refused(flags):
+    (name,) = flags
+    with pytest.raises(InputError, match=name.replace("_", "-")):
+        ConfigFlags(**flags)
+    with pytest.raises(InputError, match="--row-tokens must be at most"):
+        ConfigFlags(row_tokens=1 << 20).configured()
+
+
+def test_the_rate_rises_in_the_warm_up_and_ends_at_its_share_of_the_peak():
+    optimizer = Optimizer(peak_rate=0.5, warmup=0.2, final_rate=0.1)
+    rates = [
+        float(learning_rate(optimizer, 100)(step)) for step in (0, 10, 20, 60, 100)
+    ]
+    # Halfway down a cosine from 0.5 to 0.05.
+    np.testing.assert_allclose(rates, [0, 0.25, 0.5, 0.275, 0.05], rtol=1e-6)
+    constant = dataclasses.replace(optimizer, schedule="constant")
+    assert [float(learning_rate(constant, 100)(step)) for step in (10, 99)] == [
+        0.25,
+        0.5,
+    ]
+
+
+def test_the_first_update_is_adams_in_closed_form_and_only_kernels_decay():
+    """A first moment over the root of a first second moment is the gradient's sign."""
+    params = {"a": {"kernel": jnp.array([2.0, -4.0])}, "scale": jnp.array([3.0])}
+    config = Optimizer(peak_rate=0.1, schedule="constant", warmup=0.0, weight_decay=0.5)
+    update = adamw(config, 10, params)
+    state = update.init(params)
+    gradients = {"a": {"kernel": jnp.array([0.3, -0.4])}, "scale": jnp.array([1e3])}
+    # The warm-up is one step at the least, whose rate is 0.
+    nothing, state = update.update(gradients, state, params)
+    assert not any(map(jnp.any, jax.tree.leaves(nothing)))
+    found, _ = update.update(gradients, state, params)
+    np.testing.assert_allclose(found["scale"], [-0.1], rtol=1e-4)
+    decayed = -0.1 * (np.sign([0.3, -0.4]) + 0.5 * np.array([2.0, -4.0]))
+    np.testing.assert_allclose(found["a"]["kernel"], decayed, rtol=1e-2)
