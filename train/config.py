@@ -244,6 +244,11 @@ class RunOptions:
     """Text after each example."""
     max_example_tokens: int | None = None
     """Longer examples are cut, separator included."""
+    validation_tokens: int | None = None
+    """Hold random documents of this many tokens out of training, and tell their loss
+    along it (default: none)."""
+    validate_every: int | None = None
+    """Every N steps (default: 20 times in all)."""
     allow_overlap: bool = False
     """Train although a control stands in what is trained on."""
     audit_at: tuple[float, ...] = ()
@@ -276,7 +281,9 @@ class RunOptions:
     def __post_init__(self) -> None:
         parse_mesh(self.mesh)
         check_positive(self, "background_tokens", "max_example_tokens")
-        check_positive(self, "epochs", "steps")
+        check_positive(self, "epochs", "steps", "validation_tokens", "validate_every")
+        if self.validate_every is not None and self.validation_tokens is None:
+            raise InputError("--validate-every goes with --validation-tokens")
         if self.steps is not None and (self.background_tokens or self.epochs):
             raise InputError(
                 "--steps says how much background is read: no --background-tokens and "

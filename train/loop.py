@@ -11,7 +11,7 @@ import functools
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -33,6 +33,7 @@ from train.step import (
     StepMetrics,
     abstract_params,
     adamw,
+    batch_loss,
     param_shardings,
     placed,
     state_shardings,
@@ -55,11 +56,15 @@ class Watch:
             order, each step once; after a restart from the checkpoint's step on.
         audit: Called with a step and the decoder after it.
         audit_steps: When.
+        validation: Called with a step and the mean loss of the rows that were held out.
+        validation_steps: When.
     """
 
     steps: Callable[[int, StepMetrics], None] = lambda before, metrics: None
     audit: Callable[[int, Decoder], None] = lambda step, decoder: None
     audit_steps: Collection[int] = ()
+    validation: Callable[[int, float], None] = lambda step, loss: None
+    validation_steps: Collection[int] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +92,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     checkpoint_steps: int | None = None,
     first_id: int | None = None,
+    validation: Callable[[], Iterable[np.ndarray]] = tuple,
     watch: Watch | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
@@ -105,6 +111,7 @@ def train(
         checkpoint_steps: Save every N steps; None is every two minutes by the clock
             of process 0.
         first_id: Id that begins each document; used if the configuration isolates them.
+        validation: Gives the batches that are held out, rows of this process.
         watch: Callbacks of the run.
         should_stop: Called after each step; when true in any process, all save and
             return.
@@ -122,6 +129,13 @@ def train(
         rows = NamedSharding(mesh, ROWS)
         place = functools.partial(jax.make_array_from_process_local_data, rows)
     first_state, update = compiled_step(graphdef, config, n_steps, mesh, first_id)
+
+    def validate(step: int) -> None:
+        if step in watch.validation_steps:
+            measure = compiled_loss(graphdef, config, mesh, first_id)
+            losses = [measure(params, place(batch)) for batch in validation()]
+            watch.validation(step, float(np.mean(jax.device_get(losses))))
+
     done = 0
     restored = None
     if checkpoints is not None and checkpoints.newest() is not None:
@@ -132,11 +146,16 @@ def train(
     else:
         done, params, opt_state = restored
     fetched = _Fetched(done, watch.steps)
+    if done == 0:
+        validate(0)
     saved_at = time.monotonic()
     for step in range(done + 1, n_steps + 1):
         params, opt_state, metrics = update(params, opt_state, place(next(batches)))
         fetched.add(metrics)
         done = step
+        if step in watch.validation_steps:
+            fetched.flush()
+            validate(step)
         if step in watch.audit_steps:
             fetched.flush()
             watch.audit(step, nnx.merge(graphdef, params))
@@ -249,6 +268,26 @@ def compiled_step(
             ),
         ),
     )
+
+
+@functools.lru_cache(maxsize=4)
+def compiled_loss(
+    graphdef: nnx.GraphDef, config: Config, mesh: Mesh | None, first_id: int | None
+) -> Any:
+    """Compile (weights, batch_BT) -> the mean loss, nats per token."""
+
+    def measure(params: nnx.State, batch_BT: jax.Array) -> jax.Array:
+        return batch_loss(
+            graphdef,
+            params,
+            batch_BT,
+            compute=config.compute,
+            mesh=mesh,
+            layout=None if mesh is None else mesh_sharding(params, mesh),
+            first_id=first_id if config.isolate_documents else None,
+        )
+
+    return jax.jit(measure)
 
 
 def _deleted(params: nnx.State, first_state: Any) -> tuple[Any, Any]:

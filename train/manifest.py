@@ -116,6 +116,8 @@ class Manifest:
         stream_digest: SHA-256 of the stream's ids as little-endian int32.
         tokenizer_digest: SHA-256 of the tokenizer's JSON.
         first_id: Id before each document and each copy.
+        n_validation_tokens: Targets that were held out and scored along training.
+        validation_bytes: Their bytes of text.
         recipe: Shape, batch, learning rate, schedule and how steps were computed.
         init_model: Model that training started from; None for random weights.
         init_fingerprint: Digest of its weights.
@@ -141,6 +143,8 @@ class Manifest:
     stream_digest: str | None = None
     tokenizer_digest: str | None = None
     first_id: int | None = None
+    n_validation_tokens: int = 0
+    validation_bytes: int = 0
     recipe: dict[str, Any] | None = None
     init_model: str | None = None
     init_fingerprint: str | None = None

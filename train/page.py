@@ -28,14 +28,21 @@ from jaxcontam.errors import InputError
 from jaxcontam.methods import named_rows
 from jaxcontam.proof.advice import effect_words
 from jaxcontam.reports import page as section
-from jaxcontam.reports.figure import BLUE, GREY, STYLE, svg_text
+from jaxcontam.reports.figure import BLUE, GREY, ORANGE, STYLE, svg_text
 from jaxcontam.reports.numbers import p_cell
 from jaxcontam.reports.page import render
 from jaxcontam.reports.report_files import replace_bytes
 from jaxcontam.stats.result import LEVEL
 from train.manifest import Manifest, PlantedSet, read_manifest
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
-from train.step_log import AUDITS_NAME, METRICS_NAME, Row, read_rows, smoothed
+from train.step_log import (
+    AUDITS_NAME,
+    METRICS_NAME,
+    VALIDATION_NAME,
+    Row,
+    read_rows,
+    smoothed,
+)
 
 PAGE_NAME = "training.html"
 _LOSS = "Each mark below the loss is a step that trained on some part of a copy."
@@ -63,7 +70,7 @@ _SET_HEADER = (
 _AUDIT_WORDS, _SET_WORDS = (3, 8), (4, 5, 6)
 _PUBLISHED = "published"
 # Inches: width, height of a curve, and of a set's line of marks.
-_WIDTH, _TALL, _LINE = 9.4, 2.3, 0.17
+_WIDTH, _TALL, _SMALL, _LINE = 9.4, 2.3, 0.9, 0.17
 # More would not be seen, and would make the page heavy.
 _MOST_POINTS, _MOST_MARKS = 1500, 400
 # Largest -log10 p on a linear scale, and the deepest that an approximation supports.
@@ -90,19 +97,24 @@ def write_training_page(run_dir: Path) -> Path:
     """
     manifest = read_manifest(run_dir / MANIFEST_NAME)
     metrics = read_rows(run_dir / METRICS_NAME)
-    if metrics and "tokens" not in metrics[0]:
+    if metrics and "gradient_norm" not in metrics[0]:
         raise InputError(
-            f"{run_dir / METRICS_NAME}:1: no field 'tokens'",
+            f"{run_dir / METRICS_NAME}:1: no field 'gradient_norm'",
             hint="an earlier version wrote it: train again",
         )
     audits = read_rows(run_dir / AUDITS_NAME)
-    page = render(_page(manifest, metrics, audits, run_dir))
+    validation = read_rows(run_dir / VALIDATION_NAME)
+    page = render(_page(manifest, metrics, validation, audits, run_dir))
     replace_bytes(run_dir / PAGE_NAME, page.encode())
     return run_dir / PAGE_NAME
 
 
 def _page(
-    manifest: Manifest, metrics: Sequence[Row], audits: Sequence[Row], run_dir: Path
+    manifest: Manifest,
+    metrics: Sequence[Row],
+    validation: Sequence[Row],
+    audits: Sequence[Row],
+    run_dir: Path,
 ) -> section.Page:
     """Facts, loss, memorisation, audits, sets."""
     # Most copies first, controls last, in every figure and table.
@@ -113,9 +125,9 @@ def _page(
         step_tokens = metrics[0]["tokens"] // metrics[0]["step"]
     n_tokens = manifest.n_steps * step_tokens
     parts: dict[str, list[section.Part]] = {}
-    parts[""] = [section.Items(_facts(manifest, metrics))]
+    parts[""] = [section.Items(_facts(manifest, metrics, validation))]
     if metrics:
-        svg = _loss_figure(metrics, sets, step_tokens, n_tokens)
+        svg = _loss_figure(metrics, validation, sets, step_tokens, n_tokens)
         parts["Loss"] = [section.Figure(svg, _LOSS, "wide", "loss")]
     if audits:
         svg = _memorisation_figure(audits, sets, n_tokens)
@@ -150,9 +162,13 @@ def _page(
 
 
 def _loss_figure(
-    metrics: Sequence[Row], sets: Sequence[PlantedSet], step_tokens: int, n_tokens: int
+    metrics: Sequence[Row],
+    validation: Sequence[Row],
+    sets: Sequence[PlantedSet],
+    step_tokens: int,
+    n_tokens: int,
 ) -> str:
-    """Loss, its mean, and when each planted set was trained on."""
+    """Loss, its mean, norms, and when each planted set was trained on."""
     planted = [one for one in sets if one.copies]
     N = len(metrics)
     tokens_N = np.array([row["tokens"] for row in metrics], np.int64)
@@ -163,12 +179,23 @@ def _loss_figure(
     shown = np.unique(np.linspace(0, N - 1, min(N, _MOST_POINTS)).astype(np.int64))
     lines = [_LINE * (len(planted) + 1.5)] if planted else []
     with matplotlib.rc_context(STYLE):
-        figure, (top, *below) = _panels([_TALL, *lines], n_tokens)
+        figure, (top, norms, *below) = _panels([_TALL, _SMALL, *lines], n_tokens)
         top.plot(tokens_N[shown], losses_N[shown], color=BLUE, lw=0.6, alpha=0.35)
         label = f"mean of {2 * reach + 1} steps"
         top.plot(tokens_N[shown], means_N[shown], color=BLUE, lw=1.4, label=label)
         top.set_ylabel("loss, nats a token")
+        if validation:
+            tokens, losses = (
+                [row[name] for row in validation] for name in ("tokens", "loss")
+            )
+            top.plot(tokens, losses, color=ORANGE, marker="o", ms=3, label="held out")
         top.legend(frameon=False, loc="upper right")
+        norms_N = np.array([row["gradient_norm"] for row in metrics], np.float64)
+        norms.plot(tokens_N[shown], norms_N[shown], color=BLUE, lw=0.6)
+        norms.set_ylabel("gradient\nnorm")
+        norms.set_yscale("log")
+        norms.yaxis.set_major_formatter("{x:g}")
+        norms.yaxis.set_minor_formatter("")
         for axes in below:
             _draw_marks(axes, planted, step_tokens)
         return svg_text(figure, f"Loss over {N:,} steps")
@@ -309,7 +336,9 @@ def _subtitle(manifest: Manifest, n_tokens: int) -> str:
     )
 
 
-def _facts(manifest: Manifest, metrics: Sequence[Row]) -> list[str]:
+def _facts(
+    manifest: Manifest, metrics: Sequence[Row], validation: Sequence[Row]
+) -> list[str]:
     if not metrics:
         return ["The run has not begun."]
     last = metrics[-1]["step"]
@@ -320,6 +349,12 @@ def _facts(manifest: Manifest, metrics: Sequence[Row]) -> list[str]:
     losses = [row["loss"] for row in metrics]
     if (loss := smoothed(losses)[0][-1]) is not None:
         facts.append(f"Loss, mean of some 50 steps: {loss:.3f} nats a token.")
+    if validation:
+        now, n = validation[-1], manifest.n_validation_tokens
+        facts.append(
+            f"Held out, {n:,} tokens: {now['loss']:.3f} nats a token, "
+            f"{now['bits_per_byte']:.3f} bits a byte after step {now['step']:,}."
+        )
     if n_lost := losses.count(None):
         facts.append(f"The loss of {n_lost:,} steps was no number: training diverged.")
     # Between the moments at which losses became known, block by block.
@@ -331,6 +366,8 @@ def _facts(manifest: Manifest, metrics: Sequence[Row]) -> list[str]:
     if rates:
         speed = statistics.median(rates)
         facts.append(f"{speed:,.0f} tokens a second, median over the run.")
+    if (mfu := metrics[-1].get("mfu")) is not None:
+        facts.append(f"{mfu:.1%} of the peak (model FLOPs utilisation) at the end.")
     return facts
 
 

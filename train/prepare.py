@@ -45,10 +45,12 @@ from train.tokens import (
     as_cache,
     choose_documents,
     decoded_texts,
+    held_out,
     token_cache,
 )
 
 STREAM_NAME = "stream.npy"
+VALIDATION_NAME = "validation.npy"
 SETS_DIR = "sets"
 """Folder of the sets as audits read them."""
 
@@ -82,6 +84,7 @@ class Prepared:
     Attributes:
         manifest: What is trained on; not yet searched for the sets.
         rows: In the order of training.
+        validation: (R, T + 1) int32, rows that are held out; R may be 0.
         documents: The background that was chosen; None where the manifest is of a run
             that was prepared elsewhere, and searched.
         tokenizer: A transformers fast tokenizer.
@@ -91,6 +94,7 @@ class Prepared:
 
     manifest: Manifest
     rows: Rows
+    validation: np.ndarray
     documents: Documents | None
     tokenizer: Any
     plain: Tokenizer
@@ -175,9 +179,21 @@ def prepare(
                 f"{planted} that are planted",
                 hint=f"--steps {-(-planted // config.step_tokens)}, or fewer copies",
             )
+    out_M = np.zeros(0, np.int64)
+    if options.validation_tokens is not None:
+        out_M = held_out(cache.lengths, n_ids=options.validation_tokens, seed=seed)
+    validation = validation_rows(cache.chosen(out_M), first_id, config)
+    if len(out_M) and not len(validation):
+        raise InputError(
+            f"--validation-tokens {options.validation_tokens} do not fill a step of "
+            f"{config.batch_rows} rows of {config.context}",
+            hint=f"at least {config.step_tokens + 1}",
+        )
     # In random order, up to the budget.
     documents = cache.chosen(
-        choose_documents(cache.lengths, budget=budget, seed=seed, epochs=epochs)
+        choose_documents(
+            cache.lengths, budget=budget, seed=seed, epochs=epochs, without=out_M
+        )
     )
     stream = build_stream(
         documents, canaries, prefix_id=first_id, seed=seed, out=stream_file
@@ -196,6 +212,8 @@ def prepare(
         finished=False,
         tokenizer_digest=tokenizer_digest(plain),
         first_id=first_id,
+        n_validation_tokens=len(validation) * config.context,
+        validation_bytes=_n_bytes(validation[:, 1:], plain),
         init_model=None if start is None else start.checkpoint.name,
         init_fingerprint=None if start is None else start.checkpoint.fingerprint,
         allow_overlap=options.allow_overlap,
@@ -203,11 +221,27 @@ def prepare(
     return Prepared(
         manifest=manifest,
         rows=rows,
+        validation=validation,
         documents=documents,
         tokenizer=tokenizer,
         plain=plain,
         prefix_id=first_id,
     )
+
+
+def validation_rows(documents: Documents, first_id: int, config: Config) -> np.ndarray:
+    """Held-out documents end to end, as rows that fill whole batches, (R, T + 1)."""
+    stretches = ([first_id, *ids.tolist()] for ids in documents.stretches())
+    ids_N = np.array([one for own in stretches for one in own], np.int32)
+    T = config.context
+    n_rows = max(0, len(ids_N) - 1) // T // config.batch_rows * config.batch_rows
+    return ids_N[np.arange(n_rows)[:, None] * T + np.arange(T + 1)]
+
+
+def _n_bytes(ids_RT: np.ndarray, tokenizer: Tokenizer) -> int:
+    """Bytes of the text of some ids; what begins a document has none."""
+    texts = tokenizer.decode_batch(ids_RT.tolist(), skip_special_tokens=True)
+    return sum(len(text.encode()) for text in texts)
 
 
 def _say_what_is_cut(planned: PlannedSet, encoded: Encoded, context: int) -> None:

@@ -9,11 +9,12 @@ import dataclasses
 import json
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from etils import epath
 
 from jaxcontam.errors import InputError
@@ -42,6 +43,7 @@ from train.manifest import (
 )
 from train.page import PAGE_NAME, write_training_page
 from train.plan import PlannedSet, check_sets
+from train.prepare import VALIDATION_NAME as VALIDATION_ROWS
 from train.prepare import Prepared, Run, Start, prepare, searched, write_set
 from train.prepared import fetch_prepared, place_stream, prepared_once, rows_of_run
 from train.rows import Rows, row_batches
@@ -59,10 +61,18 @@ from train.run_folder import (
 from train.run_log import RunLog
 from train.sources import Corpus
 from train.step import fresh_decoder, whole_decoder
-from train.step_log import AUDITS_NAME, METRICS_NAME, audit_steps, read_rows
+from train.step_log import (
+    AUDITS_NAME,
+    METRICS_NAME,
+    VALIDATION_NAME,
+    audit_steps,
+    read_rows,
+)
 
+# Unless --validate-every says otherwise.
+_N_VALIDATIONS = 20
 TENSORBOARD_DIR = "tensorboard"
-LOGS = (METRICS_NAME, AUDITS_NAME, PAGE_NAME)
+LOGS = (METRICS_NAME, AUDITS_NAME, VALIDATION_NAME, PAGE_NAME)
 
 
 def pretrain(
@@ -182,9 +192,7 @@ def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
     # Until the end: a signal while the model is written waits for it.
     with stop_request() as received:
         keep_every = run.options.keep_every or kept_every(home)
-        trained = _train(
-            run, manifest.first_id, keep_every, decoder, rows, plan, received
-        )
+        trained = _train(run, manifest, keep_every, decoder, rows, plan, received)
         if not trained.finished:
             if is_first():
                 write_training_page(out)
@@ -222,7 +230,7 @@ def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
 
 def _train(
     run: Run,
-    first_id: int | None,
+    manifest: Manifest,
     keep_every: int | None,
     decoder: Decoder,
     rows: Rows,
@@ -238,6 +246,13 @@ def _train(
         process=jax.process_index(),
         n_processes=jax.process_count(),
     )
+
+    validation_RT = np.load(run.out / VALIDATION_ROWS)
+
+    def held_out() -> Iterator[np.ndarray]:
+        B, process, n = run.config.batch_rows, jax.process_index(), jax.process_count()
+        for first in range(0, len(validation_RT), B):
+            yield validation_RT[first + process : first + B : n]
 
     def keep_logs() -> None:
         if is_first():
@@ -255,7 +270,7 @@ def _train(
         steps = audit_steps(options.audit_at, options.audit_every, n_steps)
         log = None
         if is_first():
-            log = stack.enter_context(_log(run, plan, n_steps, last_step, steps))
+            log = stack.enter_context(_log(run, manifest, plan, last_step, steps))
         steps_done = Watch().steps if log is None else log.steps
 
         def audit(step: int, decoder: Decoder) -> None:
@@ -278,8 +293,15 @@ def _train(
             mesh=run.mesh,
             checkpoints=checkpoints,
             checkpoint_steps=options.checkpoint_steps,
-            first_id=first_id,
-            watch=Watch(steps=steps_done, audit=audit, audit_steps=steps),
+            first_id=manifest.first_id,
+            validation=held_out,
+            watch=Watch(
+                steps=steps_done,
+                audit=audit,
+                audit_steps=steps,
+                validation=Watch().validation if log is None else log.validation,
+                validation_steps=_validation_steps(manifest, options.validate_every),
+            ),
             should_stop=lambda: bool(received),
         )
     barrier("trained")
@@ -288,12 +310,13 @@ def _train(
 
 def _log(
     run: Run,
+    manifest: Manifest,
     plan: AuditPlan | None,
-    n_steps: int,
     last_step: int,
     audit_steps: Sequence[int],
 ) -> RunLog:
     """Open the logs of a run that resumes after `last_step`, and say so."""
+    n_steps, n_bytes = manifest.n_steps, manifest.validation_bytes
     if last_step:
         _say(f"going on at step {last_step:,} of {n_steps:,}")
         # Over those of a disk that may be fresh or hold another run.
@@ -310,9 +333,19 @@ def _log(
         n_steps=n_steps,
         last_step=last_step,
         plan=plan,
+        tokens_per_byte=manifest.n_validation_tokens / max(1, n_bytes),
         peak_tflops=run.options.peak_tflops,
         tensorboard=run.out / TENSORBOARD_DIR if run.options.tensorboard else None,
     )
+
+
+def _validation_steps(manifest: Manifest, every: int | None) -> Collection[int]:
+    """Steps after which what is held out is scored, the first and the last included."""
+    if not manifest.n_validation_tokens:
+        return ()
+    n_steps = manifest.n_steps
+    every = every or max(1, n_steps // _N_VALIDATIONS)
+    return {*range(0, n_steps, every), n_steps}
 
 
 def _say(words: str) -> None:

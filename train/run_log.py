@@ -10,6 +10,7 @@ Dimension key
 import collections
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ from train.step import StepMetrics, learning_rate
 from train.step_log import (
     AUDITS_NAME,
     METRICS_NAME,
+    VALIDATION_NAME,
     MetricsLog,
     Row,
     audit_words,
@@ -190,6 +192,7 @@ class RunLog:
         n_steps: int,
         last_step: int = 0,
         plan: AuditPlan | None = None,
+        tokens_per_byte: float = 0.0,
         peak_tflops: float | None = None,
         tensorboard: Path | None = None,
     ):
@@ -202,6 +205,7 @@ class RunLog:
             last_step: Step of the checkpoint that the run resumes from; 0 starts anew.
                 Rows of later steps are cut off.
             plan: What an audit scores; None audits nothing.
+            tokens_per_byte: Of what is held out.
             peak_tflops: As of `TrainingProgress`.
             tensorboard: Folder for TensorBoard scalars, or None.
 
@@ -212,9 +216,13 @@ class RunLog:
         self._step_tokens = config.step_tokens
         self._rates_N = step_rates(config, n_steps)
         # Before the first step there is nothing to resume: the file is another run's.
-        kept = read_rows(out / AUDITS_NAME, last_step=last_step) if last_step else []
-        self._audits: list[Row] = [*kept]
+        self._audits, self._validation = (
+            list[Row](read_rows(out / name, last_step=last_step) if last_step else ())
+            for name in (AUDITS_NAME, VALIDATION_NAME)
+        )
+        self._tokens_per_byte = tokens_per_byte
         self._write_audits()
+        replace_bytes(out / VALIDATION_NAME, row_bytes(self._validation))
         self._metrics = MetricsLog(
             out / METRICS_NAME, last_step=last_step, tensorboard=tensorboard
         )
@@ -243,6 +251,21 @@ class RunLog:
                 "mfu": state.mfu and round(state.mfu, 4),
             },
             tokens_a_step=self._step_tokens,
+        )
+
+    def validation(self, step: int, loss: float) -> None:
+        """Write the loss of what is held out, and say it."""
+        row = {
+            "step": step,
+            "tokens": step * self._step_tokens,
+            "loss": loss,
+            "bits_per_byte": loss / math.log(2) * self._tokens_per_byte,
+        }
+        self._validation.append(row)
+        replace_bytes(self._out / VALIDATION_NAME, row_bytes(self._validation))
+        self.progress.say(
+            f"validation at step {step}: {loss:.4f} nats a token, "
+            f"{row['bits_per_byte']:.4f} bits a byte"
         )
 
     def audit(self, step: int, decoder: Decoder) -> None:

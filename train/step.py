@@ -167,6 +167,46 @@ def _mean(local: jax.Array, spec: PartitionSpec, n_parts: int) -> jax.Array:
     return jax.lax.pmean(local / n_parts, DATA_AXIS)
 
 
+def batch_loss(
+    graphdef: nnx.GraphDef,
+    params: nnx.State,
+    batch_BT: jax.Array,
+    *,
+    compute: Compute = PLAIN,
+    mesh: Mesh | None = None,
+    layout: WeightSharding | None = None,
+    first_id: int | None = None,
+) -> jax.Array:
+    """Mean loss of a batch, nats per token; arguments as of `training_step`."""
+    layout = layout or WeightSharding()
+    whole = functools.partial(
+        _loss, graphdef=graphdef, compute=compute, layout=layout, first_id=first_id
+    )
+    on = nnx.merge(graphdef, params).hardware
+
+    def local(params: nnx.State, batch_BT: jax.Array) -> jax.Array:
+        with jax.default_matmul_precision(_precision(compute, on)):
+            return whole(params, batch_BT)
+
+    if mesh is None:
+        return local(params, batch_BT)
+    n_parts = mesh.shape[MODEL_AXIS]
+    return jax.shard_map(
+        lambda *own: _mean(local(*own), _REPLICATED, n_parts),
+        mesh=mesh,
+        in_specs=(layout.specs(params), ROWS),
+        out_specs=_REPLICATED,
+        check_vma=False,
+    )(params, batch_BT)
+
+
+def _precision(compute: Compute, on: Hardware) -> str | None:
+    """JAX's matmul precision: no product of float32 is rounded to fewer bits."""
+    if compute.dtype == "float32":
+        return matmul_precision(compute.dtype, on)
+    return None
+
+
 def _loss_and_gradients(
     loss: Callable[[nnx.State, jax.Array], jax.Array],
     params: nnx.State,
@@ -175,10 +215,7 @@ def _loss_and_gradients(
     on: Hardware,
 ) -> tuple[jax.Array, Any]:
     """Mean over the rows of this device, in equal parts."""
-    precision = None
-    if compute.dtype == "float32":
-        precision = matmul_precision(compute.dtype, on)
-    with jax.default_matmul_precision(precision):
+    with jax.default_matmul_precision(_precision(compute, on)):
         differentiate = jax.value_and_grad(loss)
         n = compute.micro_batches
         if n == 1:

@@ -212,6 +212,7 @@ def _writer(folder: Path, last_step: int) -> Any:
 
 
 AUDITS_NAME = "audits.jsonl"
+VALIDATION_NAME = "validation.jsonl"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

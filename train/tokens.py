@@ -119,8 +119,24 @@ class Documents:
             yield self.ids[begin : begin + n]
 
 
+def held_out(lengths_M: np.ndarray, *, n_ids: int, seed: int) -> np.ndarray:
+    """Random documents up to and with the one that reaches `n_ids`.
+
+    They are the last ones of the order of `choose_documents`, which begins as it would
+    without them.
+    """
+    order_M = np.random.default_rng([seed, 0]).permutation(len(lengths_M))[::-1]
+    n_before = np.searchsorted(np.cumsum(lengths_M[order_M]), n_ids)
+    return order_M[: n_before + 1]
+
+
 def choose_documents(
-    lengths_M: np.ndarray, *, budget: int | None, seed: int, epochs: int | None = 1
+    lengths_M: np.ndarray,
+    *,
+    budget: int | None,
+    seed: int,
+    epochs: int | None = 1,
+    without: np.ndarray | None = None,
 ) -> np.ndarray:
     """Documents in a random order, up to and with the one that reaches the budget.
 
@@ -130,8 +146,11 @@ def choose_documents(
         seed: The same seed gives the same order, whatever the budget.
         epochs: Times that all documents are gone through, each time in another order;
             None is as often as the budget wants.
+        without: Indices of documents that are left out.
     """
-    n_ids = int(lengths_M.sum())
+    is_out_M = np.zeros(len(lengths_M), bool)
+    is_out_M[[] if without is None else without] = True
+    n_ids = int(lengths_M[~is_out_M].sum())
     if epochs is None:
         epochs = -(-(budget or 0) // n_ids) if n_ids else 1
     orders = [
@@ -140,7 +159,7 @@ def choose_documents(
         )
         for epoch in range(max(1, epochs))
     ]
-    order_C = np.concatenate(orders)
+    order_C = np.concatenate([order_M[~is_out_M[order_M]] for order_M in orders])
     if budget is None:
         return order_C
     n_before = np.searchsorted(np.cumsum(lengths_M[order_C]), budget)

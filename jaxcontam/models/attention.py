@@ -212,7 +212,7 @@ def _own_forward(
     mixed, log_sums = [], []
     for start in range(0, T, _GRADIENT_BLOCK):
         stop = min(start + _GRADIENT_BLOCK, T)
-        scores_BGRQS, _ = _own_scores(q_BGRTE, k_BGTE, start, stop, *places, config)
+        scores_BGRQS, _ = _own_scores(q_BGRTE, k_BGTE, start, stop, places, config)
         log_sums_BGRQ = jax.nn.logsumexp(scores_BGRQS, axis=-1)
         weights_BGRQS = jnp.exp(scores_BGRQS - log_sums_BGRQ[..., None])
         weights_BGRQS = weights_BGRQS.astype(v_BTGE.dtype)
@@ -239,7 +239,7 @@ def _own_backward(config, kept, cotangent_BTGRE):
         stop = min(start + _GRADIENT_BLOCK, T)
         block = (..., slice(start, stop), slice(None))
         scores_BGRQS, derivative = _own_scores(
-            q_BGRTE, k_BGTE, start, stop, *places, config
+            q_BGRTE, k_BGTE, start, stop, places, config
         )
         weights_BGRQS = jnp.exp(scores_BGRQS - log_sums_BGRT[..., start:stop, None])
         cotangent_BGRQE = cotangent_BGRTE[block]
@@ -276,12 +276,11 @@ def _own_scores(
     k_BGTE: jax.Array,
     start: int,
     stop: int,
-    positions_T: jax.Array,
-    window: jax.Array | None,
-    segments_BT: jax.Array | None,
+    places: tuple[jax.Array, jax.Array | None, jax.Array | None],
     config: DecoderConfig,
 ) -> tuple[jax.Array, jax.Array | float]:
     """Masked scores of a block of queries, and their derivative by the raw products."""
+    positions_T, window, segments_BT = places
     raw_BGRQS = _product(
         "bgrqe,bgse->bgrqs", q_BGRTE[..., start:stop, :], k_BGTE[:, :, :stop]
     )
