@@ -1,11 +1,17 @@
 """Conformal p-values and thresholds: by hand, by simulation."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from jaxcontam.stats.conformal import conformal_p_values, threshold_at_fpr
-from jaxcontam.stats.multiple import benjamini_hochberg
+from jaxcontam.stats.conformal import (
+    LEVEL,
+    conformal_p_values,
+    share_seen,
+    threshold_at_fpr,
+)
 
 
 def test_pvalues_count_the_pool_as_by_hand():
@@ -24,20 +30,6 @@ def test_above_the_threshold_is_where_the_pvalue_is_small_enough(n_pool):
     np.testing.assert_array_equal(scores > found.threshold, small)
 
 
-def test_pvalues_of_nonmembers_are_uniform_on_average_over_pools():
-    rng = np.random.default_rng(0)
-    p = np.concatenate(
-        [
-            conformal_p_values(rng.normal(size=1), rng.normal(size=19))
-            for _ in range(4000)
-        ]
-    )
-    for level in (0.05, 0.25, 0.5):
-        # Exact at multiples of 1 / 20; 4 standard errors of 4,000 draws.
-        se = np.sqrt(level * (1 - level) / 4000)
-        assert abs((p <= level + 1e-12).mean() - level) <= 4 * se
-
-
 def test_interval_holds_the_rate_of_the_threshold():
     rng = np.random.default_rng(1)
     rates, held = [], 0
@@ -52,23 +44,20 @@ def test_interval_holds_the_rate_of_the_threshold():
     assert np.mean(rates) == pytest.approx(5 / 101, abs=4 * 0.0215 / np.sqrt(1000))
 
 
-def test_discoveries_of_bh_are_false_no_more_often_than_asked():
-    rng = np.random.default_rng(2)
-    shares = []
-    for _ in range(400):
-        scores = np.concatenate([rng.normal(size=50) + 3, rng.normal(size=150)])
-        p = conformal_p_values(scores, rng.normal(size=300))
-        found = benjamini_hochberg(p) <= 0.2
-        shares.append(found[50:].sum() / max(1, found.sum()))
-    # 0.2 times the share of non-members, 0.75, is the bound; 4 standard errors.
-    assert np.mean(shares) <= 0.15 + 4 * np.std(shares) / np.sqrt(400)
-
-
-def test_a_pool_that_is_too_small_is_refused_with_the_number_it_needs():
-    with pytest.raises(
-        ValueError, match=r"at least 19 scores for a rate of 0\.05, got 18"
-    ):
-        threshold_at_fpr(np.arange(18.0), 0.05)
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda: threshold_at_fpr(np.arange(18.0), 0.05),
+            r"at least 19 scores for a rate of 0\.05, got 18",
+        ),
+        (lambda: share_seen(np.array([]), np.ones(1)), "empty, got 0 and 1"),
+        (lambda: share_seen(np.ones(1), np.array([])), "empty, got 1 and 0"),
+    ],
+)
+def test_too_few_scores_are_refused(call, told):
+    with pytest.raises(ValueError, match=told):
+        call()
     assert threshold_at_fpr(np.arange(19.0), 0.05).threshold == 18
 
 
@@ -103,18 +92,36 @@ def test_a_text_lies_above_the_threshold_of_documents_where_its_p_value_allows_i
         assert (found.low, found.high) == (None, None)
 
 
-def test_p_values_hold_for_a_text_of_another_document():
-    rng = np.random.default_rng(22)
-    # Of texts alone, the one long document would decide.
-    clusters = np.arange(20).repeat(np.r_[np.full(19, 2), 162])
-    false = {True: 0, False: 0}
-    for _ in range(1500):
-        of_document = 3 * rng.normal(size=21)
-        pool = of_document[clusters] + rng.normal(size=200)
-        new = of_document[20:] + rng.normal(size=1)
-        for knows in (True, False):
-            p = conformal_p_values(new, pool, clusters_L=clusters if knows else None)
-            false[knows] += int(p[0] <= 1 / 20)
-    # Four standard errors of 1500 draws above the wanted rate.
-    most = 1500 * (0.05 + 4 * np.sqrt(0.05 * 0.95 / 1500))
-    assert false[True] <= most < false[False]
+def test_count_of_unseen_texts_above_the_pool_is_that_of_all_orders():
+    # 6 unseen texts and a pool of 2, whose one depth is 1: all 28 places of the pool.
+    held = [
+        share_seen(np.delete(np.arange(8.0), pool), np.array(pool, float))[0] == 0
+        for pool in itertools.combinations(range(8), 2)
+    ]
+    # All 6 above has a chance of 1 in 28, which is below .05; 5 or more of 3 in 28.
+    assert np.mean(held) == 27 / 28
+
+
+def test_texts_that_all_stand_above_a_large_pool_were_nearly_all_seen():
+    # Fifteen non-members: 4 depths, 1 unseen text above all has a chance of 1 in 16.
+    low, estimate = share_seen(np.arange(50.0) + 15, np.arange(15.0))
+    assert estimate == 1.0
+    # The smallest m whose chance of all above all, 1 / C(m + 15, 15), is below .05 / 4.
+    assert low == 49 / 50
+
+
+def test_bound_is_below_the_share_as_often_as_it_says_and_the_estimate_near():
+    rng, n, n_seen, trials = np.random.default_rng(25), 100, 25, 300
+    found = []
+    for _ in range(trials):
+        scores = rng.normal(size=n).round(1)
+        scores[:n_seen] += 4
+        found.append(share_seen(scores, rng.normal(size=150).round(1)))
+    lows, estimates = zip(*found, strict=True)
+    above = np.mean([low > n_seen / n + 1e-12 for low in lows])
+    # 3 standard errors of 300 trials: .038.
+    assert above <= 1 - LEVEL + 0.038
+    # Rounded scores have ties, which lower both by a few points.
+    assert np.mean(lows) >= n_seen / n - 0.08
+    spread = np.std(estimates) / np.sqrt(trials)
+    assert np.mean(estimates) == pytest.approx(n_seen / n, abs=0.05 + 4 * spread)
