@@ -8,7 +8,6 @@ import pytest
 
 from jaxcontam.stats.adjacency import (
     LAGS,
-    boundaries_matrix,
     double_centred,
     lag_profile,
     path_moments,
@@ -72,12 +71,6 @@ def test_moments_are_those_of_all_orders(n, change):
     assert variance == pytest.approx(sums.var(), rel=1e-10)
 
 
-def test_published_example_of_closed_form_is_repeated():
-    """Two examples: both paths are single entries."""
-    own = np.array([[9.0, 2.0], [5.0, 9.0]])
-    assert path_moments(own) == (3.5, 2.25)
-
-
 @pytest.mark.parametrize("n", SIZES)
 def test_centring_removes_what_examples_have_of_their_own(n):
     rng = np.random.default_rng(n)
@@ -85,45 +78,22 @@ def test_centring_removes_what_examples_have_of_their_own(n):
     effects = rng.normal(size=(n, 1)) + rng.normal(size=n)
     centred = double_centred(own)
     np.testing.assert_allclose(double_centred(own + effects), centred, atol=1e-12)
+    filled = own + 100 * np.eye(n)
+    np.testing.assert_array_equal(double_centred(filled), centred)
+    assert path_moments(filled) == path_moments(own)
     np.testing.assert_allclose(centred.sum(0), 0, atol=1e-12)
     np.testing.assert_allclose(centred.sum(1), 0, atol=1e-12)
     assert not np.diagonal(centred).any()
 
 
-def test_centring_moves_with_the_examples():
-    """Equivariance: condition for an exact test of centred entries."""
-    own, order = matrix(7), np.random.default_rng(1).permutation(7)
-    np.testing.assert_allclose(
-        double_centred(own[np.ix_(order, order)]),
-        double_centred(own)[np.ix_(order, order)],
-        atol=1e-12,
-    )
-
-
-@pytest.mark.parametrize("n", SIZES)
-def test_diagonal_counts_nowhere(n):
-    own = matrix(n)
-    filled = own + 100 * np.eye(n)
-    np.testing.assert_array_equal(double_centred(filled), double_centred(own))
-    assert path_moments(filled) == path_moments(own)
-
-
-@pytest.mark.parametrize("n", range(2, 6))
-def test_all_orders_are_there_once_and_the_published_one_first(n):
-    orders = stratum_orders(np.zeros(n, np.int64), np.random.default_rng(0))
-    assert {tuple(row) for row in orders.tolist()} == set(
-        itertools.permutations(range(n))
-    )
-    assert len(orders) == math.factorial(n) == n_stratum_orders(np.zeros(n))
-    assert orders[0].tolist() == list(range(n))
-
-
-def test_orders_keep_to_groups():
-    codes = np.array([0, 1, 0, 1, 1])
-    orders = stratum_orders(codes, np.random.default_rng(0))
-    assert len(orders) == 2 * 6 == n_stratum_orders(codes)
-    assert len({tuple(row) for row in orders.tolist()}) == 12
-    assert (codes[orders] == codes).all()
+@pytest.mark.parametrize("codes", [[0] * n for n in range(2, 6)] + [[0, 1, 0, 1, 1]])
+def test_orders_that_keep_to_groups_are_there_once_and_the_published_one_first(codes):
+    codes_S = np.array(codes)
+    orders = stratum_orders(codes_S, np.random.default_rng(0))
+    wanted = [list(p) for p in all_paths(len(codes)) if (codes_S[p] == codes_S).all()]
+    assert sorted(orders.tolist()) == sorted(wanted)
+    assert len(orders) == n_stratum_orders(codes_S)
+    assert orders[0].tolist() == list(range(len(codes)))
 
 
 def test_long_strata_are_drawn_from_uniformly_and_reproducibly():
@@ -139,24 +109,19 @@ def test_long_strata_are_drawn_from_uniformly_and_reproducibly():
     assert np.abs(at_first - 1 / 9).max() < 4.5 * math.sqrt(8 / 81 / N_DRAWN)
 
 
-def test_gain_at_each_boundary_is_the_effect():
+@pytest.mark.parametrize(
+    ("codes_S", "n_orders"), [([0] * 6, 720), ([0, 0, 0, 0, 0, 1], 120)]
+)
+def test_gain_at_each_boundary_that_orders_can_break_is_the_effect(codes_S, n_orders):
     """Whatever examples add of their own: 2 nats a boundary are an effect of 2."""
-    own = [matrix(8, seed) for seed in range(40)]
-    gained = [one + 2 * np.eye(8, k=1) for one in own]
-    before, after = test(strata_of(own)), test(strata_of(gained))
+    codes_KS = np.tile(codes_S, (40, 1))
+    own = [matrix(6, seed) for seed in range(40)]
+    gained = [one + 2 * np.eye(6, k=1) for one in own]
+    before, after = (test(strata_of(x, codes_KS)) for x in (own, gained))
     assert after.effect - before.effect == pytest.approx(2, rel=1e-9)
     assert after.p_value < 1e-9 < 1e-4 < before.p_value
+    assert after.p_floor == pytest.approx(float(n_orders) ** -40)
     assert after.mde == pytest.approx((3.090 + 0.842) * after.effect_se)
-
-
-def test_effect_of_groups_counts_neighbours_that_their_orders_can_break():
-    rng = np.random.default_rng(0)
-    codes = np.tile([0, 0, 0, 0, 0, 1], (40, 1))
-    own = [rng.normal(size=(6, 6)) for _ in range(40)]
-    gained = [one + 2 * np.eye(6, k=1) for one in own]
-    before, after = (test(strata_of(x, codes)) for x in (own, gained))
-    assert after.effect - before.effect == pytest.approx(2, rel=1e-9)
-    assert after.p_floor == pytest.approx(120.0**-40)
 
 
 def test_symmetric_pairs_have_symmetry_one_and_antisymmetric_minus_one():
@@ -175,14 +140,6 @@ def test_lag_profile_is_a_spike_at_one_for_a_memorised_order():
     assert profile[1] > 1.5 > 0.5 > max(abs(profile[h]) for h in LAGS if h != 1)
     short = dict(zip(LAGS, lag_profile([double_centred(matrix(4))]), strict=True))
     assert short[5] is None and short[3] is not None
-
-
-def test_boundaries_are_the_share_that_random_orders_break():
-    n = 6
-    kept = path_sums(np.eye(n, k=1), all_paths(n))
-    gained = float(np.trace(boundaries_matrix(n), 1))
-    # Centring also takes from the gain what looks like an effect of examples.
-    assert 0 < gained <= n - 1 - kept.mean()
 
 
 def test_sums_for_plots_have_the_moments_of_all_orders():
