@@ -91,6 +91,9 @@ def test_numbers_are_read_at_their_places():
     )
     np.testing.assert_equal(numbers[0], [7, np.nan, 8])
     np.testing.assert_equal(numbers[1], [1250, np.nan, np.nan])
+    # Digits of any script.
+    (first, *_) = numbers_by_place(["no", "٣ birds", "4"])
+    np.testing.assert_array_equal(first, [np.nan, 3, 4])
     # The last number, and the first after the word that stands before most.
     np.testing.assert_equal(numbers[6], [2, np.nan, 8])
     np.testing.assert_equal(numbers[8], [7, np.nan, 8])
@@ -140,8 +143,3 @@ def test_scripts_are_shares_of_letters(monkeypatch):
     centred = shares - shares.mean(axis=0)
     spread = np.linalg.eigvalsh(centred.T @ centred)[-2:]
     np.testing.assert_allclose((found[1:] ** 2).sum(axis=1), spread)
-
-
-def test_digits_of_any_script_are_numbers():
-    (first, *_) = numbers_by_place(["no", "٣ birds", "4"])
-    np.testing.assert_array_equal(first, [np.nan, 3, 4])
