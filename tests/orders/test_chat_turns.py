@@ -1,6 +1,5 @@
 """`audit --chat-template`: examples as turns of a chat, and what tuned models are."""
 
-import dataclasses
 import json
 import shutil
 import types
@@ -8,9 +7,6 @@ import types
 import numpy as np
 import pytest
 
-import jaxcontam
-from eval.planted import trained_model
-from eval.python_docs import read_python_docs
 from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import plain_tokenizer
@@ -22,8 +18,6 @@ from jaxcontam.orders.run import plan_audit
 from jaxcontam.scoring.load import load
 from tests.models.test_tokenizer_file import TOKENIZERS
 from tests.models.test_tokenizer_file import folder as tokenizer_folder
-from train.plan import PlannedSet
-from train.presets import PRESETS
 
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
@@ -160,31 +154,3 @@ def test_templates_that_write_the_date_are_taken(chat_model):
     texts, _ = chat_texts(model, "user", Benchmark("b", ("x", "y"), (None, None)))
     one, other = texts
     assert one[-4:] == other[-4:] and one[-4:].isdigit()
-
-
-@pytest.mark.slow
-def test_order_of_planted_chats_is_found_and_no_other(tmp_path):
-    """A file read 40 times as chats in its order, beside one that was never read."""
-    docs = read_python_docs()
-    order = np.random.default_rng(5).permutation(len(docs.questions))
-    files = []
-    for name, part, copies in (("read", order[:80], 40), ("unread", order[80:160], 0)):
-        rows = [docs.questions[i] for i in part]
-        texts = tuple(f"{row.sentence}? {row.answer}" for row in rows)
-        chats = tuple(f"<user>{text}\n" for text in texts)
-        benchmark = Benchmark(name, texts, (None,) * len(texts))
-        files.append(
-            PlannedSet(benchmark=benchmark, copies=copies, texts_planted=chats)
-        )
-    preset = dataclasses.replace(PRESETS["tiny"], name="chats")
-    trained_model(
-        tmp_path, docs.documents, files, preset, seed=5, background_tokens=20_000
-    )
-    folder = with_template(tmp_path / "model")
-    p = {
-        one.name: jaxcontam.audit(
-            folder, list(one.benchmark.texts), shuffled=True, chat_template="user"
-        ).p_value
-        for one in files
-    }
-    assert p["read"] < 1e-6 and p["unread"] > 0.01

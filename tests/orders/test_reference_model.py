@@ -218,66 +218,48 @@ def test_reference_that_prefers_the_order_leaves_no_proof(both_prefer):
     assert verified(both_prefer) == ([], 1)
 
 
-def forged(out, change, arrays):
-    """Faults of a report that was changed by somebody who can seal it."""
+def forged(made, out, row, scores=None, kind="pairs"):
+    """Faults of a report that was changed by somebody who can seal it.
+
+    `row` are fields of its result, or of what one of them holds; `scores` changes those
+    of the reference, and None leaves them out.
+    """
+    shutil.copytree(made, out)
     document = json.loads((out / REPORT_NAME).read_text())
-    change(document["results"][0])
+    first = document["results"][0]
+    for name, value in row.items():
+        first[name] = first[name] | value if isinstance(value, dict) else value
     with np.load(out / ARCHIVE_NAME) as archive:
         content = {name: archive[name] for name in archive.files}
-    arrays(content)
+    if scores is not None:
+        name = f"0/reference_{kind}"
+        content[name] = scores(content[name])
+        content = {name: one for name, one in content.items() if one is not None}
     np.savez_compressed(out / ARCHIVE_NAME, **content)
     document["digests"][ARCHIVE_NAME] = archive_digest(out / ARCHIVE_NAME)
     (out / REPORT_NAME).write_text(sealed_text(document), encoding="utf-8")
     return "\n".join(verified(out)[0])
 
 
-def nothing(_):
-    pass
-
-
-def clear(row):
-    row["reference"] |= {"p_value": 0.7, "log10_p": float(np.log10(0.7))}
-    row["verdict"] = "contaminated"
-
-
-def halve(row):
-    row["reference"]["half_p"] = 1e-9
-
-
-def hide(row):
-    row["reference"] = None
-    row["verdict"] = "contaminated"
-
-
-def rename(row):
-    row["reference"]["fingerprint"] = "sha256:other"
-
-
-def drop_pairs(arrays):
-    del arrays["0/reference_pairs"]
-
-
-def zero_pairs(arrays):
-    arrays["0/reference_pairs"] *= 0.0
-
-
-def smaller_pairs(arrays):
-    arrays["0/reference_pairs"] = arrays["0/reference_pairs"][:1]
+CLEAR = {
+    "reference": {"p_value": 0.7, "log10_p": float(np.log10(0.7))},
+    "verdict": "contaminated",
+}
+HIDE = {"reference": None, "verdict": "contaminated"}
+OTHER = "sha256:other"
 
 
 @pytest.mark.parametrize(
-    ("change", "arrays", "fault"),
+    ("row", "scores", "fault"),
     [
-        (clear, nothing, "reference.p_value is 0.7, recomputed"),
-        (halve, nothing, "reference.half_p is 1e-09, recomputed 1.0"),
-        (hide, nothing, "reference is None, recomputed {'name'"),
-        (hide, drop_pairs, "no pairs of a reference model"),
-        (rename, nothing, "reference.fingerprint is 'sha256:other', recomputed"),
-        (nothing, zero_pairs, "reference.p_value is"),
-        (nothing, smaller_pairs, "the reference was asked for other pairs"),
+        (CLEAR, None, "reference.p_value is 0.7, recomputed"),
+        ({"reference": {"half_p": 1e-9}}, None, "half_p is 1e-09, recomputed 1.0"),
+        (HIDE, None, "reference is None, recomputed {'name'"),
+        (HIDE, lambda _: None, "no pairs of a reference model"),
+        ({"reference": {"fingerprint": OTHER}}, None, f"{OTHER!r}, recomputed"),
+        ({}, lambda pairs: pairs * 0.0, "reference.p_value is"),
+        ({}, lambda pairs: pairs[:1], "the reference was asked for other pairs"),
     ],
 )
-def test_forged_reference_is_found(both_prefer, tmp_path, change, arrays, fault):
-    out = tmp_path / "out"
-    shutil.copytree(both_prefer, out)
-    assert fault in forged(out, change, arrays)
+def test_forged_reference_is_found(both_prefer, tmp_path, row, scores, fault):
+    assert fault in forged(both_prefer, tmp_path / "out", row, scores)

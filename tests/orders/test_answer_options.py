@@ -1,25 +1,27 @@
 """A taste for the order of options is no memory: who vouches, what a reference says."""
 
+import dataclasses
 import hashlib
 import itertools
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
 
 import jaxcontam
+from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.orders.answer_options import METHOD
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.verify import ask_again
 from jaxcontam.proof.result import Evidence
-from jaxcontam.proof.test_row import reference_result
 from jaxcontam.reports.kinds import Asked
 from jaxcontam.stats.randomisation import row_spread
-from tests.orders.test_reference_model import forged, nothing
+from tests.orders.test_reference_model import CLEAR, forged
+from tests.orders.test_reference_model import beside as beside_of
+from tests.support.random_items import HOUSE, random_items
 from tests.support.verified import verified
 
 pytestmark = pytest.mark.unoptimised
@@ -39,24 +41,12 @@ def _ups(values):
     return sum(a < b for a, b in itertools.pairwise(values))
 
 
-def _year(option):
-    return int(option.split()[-1])
-
-
 # What a reader likes: options of an item from words drawn at random, and how much the
 # reader likes a list of them.
 TASTES = {
     "a scale that goes up": (
         lambda rng, w: [f"{step} {w[0]}" for step in _SCALES[rng.integers(5)]],
         lambda options: _ups([_RANK[one.split()[0]] for one in options]),
-    ),
-    "years that go up": (
-        lambda rng, w: [f"{w[i]} {1700 + y}" for i, y in enumerate(rng.choice(300, 4))],
-        lambda options: _ups(map(_year, options)),
-    ),
-    "the longest near the end": (
-        lambda rng, w: [f"{w[i]}{'x' * n}" for i, n in enumerate(rng.permutation(4))],
-        lambda options: 1.5 * (len(options[2]) == max(map(len, options))),
     ),
     "the alphabet after the first": (
         lambda rng, w: list(w[:4]),
@@ -166,16 +156,12 @@ def test_memory_of_options_is_proven_beside_a_silent_reference(beside):
 
 
 def test_checks_of_options_are_made_again(read, beside, tmp_path):
-    out = tmp_path / "out"
-    shutil.copytree(beside[1], out)
-    asked = Asked(benchmarks=(read[0],))
+    asked, (found, out) = Asked(benchmarks=(read[0],)), beside
     assert ask_again(out, asked) == ([], ["pre-tests were run again"])
-
-    def better(row):
-        row["pretests"][0]["p_value"] = 0.999
-
-    forged(out, better, nothing)
-    (fault,), _ = ask_again(out, asked)
+    checks = [dataclasses.asdict(one) for one in found.primary.pretests]
+    checks[0]["p_value"] = 0.999
+    forged(out, tmp_path / "out", {"pretests": checks})
+    (fault,), _ = ask_again(tmp_path / "out", asked)
     assert fault.startswith("x: pre-tests[0].p_value is 0.999, recomputed")
 
 
@@ -200,13 +186,6 @@ def test_the_word_of_the_user_is_of_the_order_that_decides(
         assert "declared shuffled by whoever ran this" in " ".join(repr(found).split())
 
 
-def test_a_seed_file_is_not_of_options(tmp_path):
-    seed = (tmp_path / "seed.json",)
-    AuditDesign(tests="options", shuffled=True, seed_file=seed)
-    with pytest.raises(InputError, match="exclude each other"):
-        AuditDesign(tests="reversal,options", shuffled=True, seed_file=seed)
-
-
 def test_options_of_a_task_that_code_made_are_of_unknown_order(read):
     file, model, _ = read
     rows = tuple(map(json.loads, file.read_text().splitlines()))
@@ -215,37 +194,24 @@ def test_options_of_a_task_that_code_made_are_of_unknown_order(read):
     )
     row = jaxcontam.audit(model, task, tests="options").primary
     assert row.order_provenance == "unknown"
-
-
-def clear(row):
-    row["reference"] |= {"p_value": 0.7, "log10_p": float(np.log10(0.7))}
-
-
-def drop(arrays):
-    del arrays["0/reference_scores"]
-
-
-def zero(arrays):
-    arrays["0/reference_scores"] *= 0.0
-
-
-def smaller(arrays):
-    arrays["0/reference_scores"] = arrays["0/reference_scores"][:, :-1]
+    # A seed file tells of the order of a file.
+    seed = {"shuffled": True, "seed_file": (file,)}
+    AuditDesign(tests="options", **seed)
+    with pytest.raises(InputError, match="exclude each other"):
+        AuditDesign(tests="reversal,options", **seed)
 
 
 @pytest.mark.parametrize(
-    ("change", "arrays", "fault"),
+    ("row", "scores", "fault"),
     [
-        (clear, nothing, "reference.p_value is 0.7, recomputed"),
-        (nothing, drop, "no scores of a reference model"),
-        (nothing, zero, "reference.p_value is"),
-        (nothing, smaller, "the reference was asked for other scores"),
+        (CLEAR, None, "reference.p_value is 0.7, recomputed"),
+        ({}, lambda _: None, "no scores of a reference model"),
+        ({}, lambda scores: scores * 0.0, "reference.p_value is"),
+        ({}, lambda scores: scores[:, :-1], "the reference was asked for other scores"),
     ],
 )
-def test_forged_reference_is_found(beside, tmp_path, change, arrays, fault):
-    out = tmp_path / "out"
-    shutil.copytree(beside[1], out)
-    assert fault in forged(out, change, arrays)
+def test_forged_reference_is_found(beside, tmp_path, row, scores, fault):
+    assert fault in forged(beside[1], tmp_path / "out", row, scores, kind="scores")
 
 
 def test_no_order_that_is_compared_changes_the_scale():
@@ -257,15 +223,7 @@ def test_no_order_that_is_compared_changes_the_scale():
         evidence = Evidence(
             scores=scores_KM[:, order], reference_scores=other_KM[:, order] / 2
         )
-        found = reference_result(
-            METHOD,
-            evidence,
-            name="old",
-            fingerprint="",
-            seed=0,
-            content_digest="sha256:0",
-        )
-        return found.scale
+        return beside_of(evidence, METHOD).scale
 
     assert scale([0, 1, 2, 3]) > 2.0
     assert scale([2, 0, 3, 1]) == pytest.approx(scale([0, 1, 2, 3]), rel=1e-12)
@@ -277,3 +235,82 @@ def test_row_spread_by_hand():
     assert row_spread(rows) == pytest.approx(10 / 5)
     # Sums of float32 that differ by rounding alone.
     assert row_spread([np.array([-60.0, -60.00001])]) == 0.0
+
+
+def write_items(path, rng, *, n=60, place=None):
+    rows = []
+    for i, item in enumerate(random_items(rng, n=n, sizes=(4, 5))):
+        answer = int(rng.integers(len(item))) if place is None else place
+        rows.append({"question": f"Which {i}?", "choices": item, "answer": answer})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def audit(pulse, tmp_path, capsys):
+    """Audit a file with `--tests options`; returns the rows and what was printed."""
+
+    def run(path, *flags):
+        out = tmp_path / f"out{len(list(tmp_path.glob('out*')))}"
+        words = ["audit", str(pulse / "model"), str(path), "--out", str(out)]
+        assert main([*words, *flags]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        return json.loads((out / "report.json").read_text())["results"], said, out
+
+    return run
+
+
+def test_audit_tests_options_beside_the_order_of_the_file(audit, tmp_path):
+    path = write_items(tmp_path / "mc.jsonl", np.random.default_rng(0))
+    (row, other), said, out = audit(path, "--tests", "options,reversal")
+    assert (row["method"], row["primary"], row["n_orders"]) == ("options", True, 3)
+    assert (row["null"], row["validity"]) == ("exchangeability of options", "exact")
+    assert row["n_strata"] + row["n_dropped"] == row["n_examples"] == 60
+    assert [t["name"] for t in row["pretests"]] == [
+        "option_length",
+        "option_alphabet",
+        "answer_place",
+    ]
+    assert row["effect_unit"] == "nats per item"
+    assert f"{row['n_dropped']} of 60 items were left out" in said
+    assert other["method"] == "reversal"
+    assert main(["verify", str(out)]) == 0
+
+
+def test_house_order_of_one_set_is_one_item_and_no_evidence(audit, tmp_path):
+    path = tmp_path / "house.jsonl"
+    rows = [{"q": f"Which {i}?", "choices": HOUSE, "answer": i % 4} for i in range(200)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (row,), said, out = audit(path, "--tests", "options")
+    assert (row["n_strata"], row["n_dropped"]) == (1, 199)
+    assert row["p_value"] >= 0.25, "one of four orders"
+    assert row["verdict"] != "contaminated"
+    assert "199 of 200 items were left out: 199 share two options with" in said
+    assert main(["verify", str(out)]) == 0
+
+
+def test_right_options_in_one_place_ask_for_fix_answer(audit, tmp_path):
+    path = write_items(tmp_path / "mc.jsonl", np.random.default_rng(0), place=1)
+    (row,), said, _ = audit(path, "--tests", "options")
+    assert row["verdict"] == "invalid design"
+    assert "--fix-answer" in said
+    (row,), said, out = audit(path, "--tests", "options", "--fix-answer")
+    assert row["verdict"] != "invalid design"
+    assert row["null"] == "exchangeability of wrong options"
+    with np.load(out / "orders.npz") as archive:
+        orders_KMS = archive["0/orders"]
+    assert set(orders_KMS[..., 1].ravel()) <= {1, -1}
+
+
+def test_report_does_not_depend_on_where_the_published_order_stood(audit, tmp_path):
+    path = write_items(tmp_path / "mc.jsonl", np.random.default_rng(0), n=30)
+    scores, places = [], []
+    for seed in ("1", "2"):
+        _, _, out = audit(
+            path, "--tests", "options", "--n-orders", "200", "--seed", seed
+        )
+        with np.load(out / "orders.npz") as archive:
+            scores.append(archive["0/scores"])
+            places.append(archive["0/place"])
+    assert not np.array_equal(*places)
+    np.testing.assert_array_equal(scores[0][:, 0], scores[1][:, 0])
