@@ -21,7 +21,7 @@ from jaxcontam.reports.kinds import Asked
 from jaxcontam.stats.randomisation import row_spread
 from tests.orders.test_reference_model import CLEAR, forged
 from tests.orders.test_reference_model import beside as beside_of
-from tests.support.random_items import HOUSE, random_items
+from tests.support.random_items import random_items
 from tests.support.verified import verified
 
 pytestmark = pytest.mark.unoptimised
@@ -57,10 +57,6 @@ TASTES = {
             f"{how} {w[0]}" for how in ("early", "often", "mixed", "quite")
         ],
         lambda options: 2.0 * options[3].startswith("mixed"),
-    ),
-    "a name in the second place": (
-        lambda rng, w: [*w[:3], w[3].title()],
-        lambda options: 2.0 * options[1][0].isupper(),
     ),
 }
 
@@ -277,18 +273,6 @@ def test_audit_tests_options_beside_the_order_of_the_file(audit, tmp_path):
     assert main(["verify", str(out)]) == 0
 
 
-def test_house_order_of_one_set_is_one_item_and_no_evidence(audit, tmp_path):
-    path = tmp_path / "house.jsonl"
-    rows = [{"q": f"Which {i}?", "choices": HOUSE, "answer": i % 4} for i in range(200)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (row,), said, out = audit(path, "--tests", "options")
-    assert (row["n_strata"], row["n_dropped"]) == (1, 199)
-    assert row["p_value"] >= 0.25, "one of four orders"
-    assert row["verdict"] != "contaminated"
-    assert "199 of 200 items were left out: 199 share two options with" in said
-    assert main(["verify", str(out)]) == 0
-
-
 def test_right_options_in_one_place_ask_for_fix_answer(audit, tmp_path):
     path = write_items(tmp_path / "mc.jsonl", np.random.default_rng(0), place=1)
     (row,), said, _ = audit(path, "--tests", "options")
@@ -300,17 +284,3 @@ def test_right_options_in_one_place_ask_for_fix_answer(audit, tmp_path):
     with np.load(out / "orders.npz") as archive:
         orders_KMS = archive["0/orders"]
     assert set(orders_KMS[..., 1].ravel()) <= {1, -1}
-
-
-def test_report_does_not_depend_on_where_the_published_order_stood(audit, tmp_path):
-    path = write_items(tmp_path / "mc.jsonl", np.random.default_rng(0), n=30)
-    scores, places = [], []
-    for seed in ("1", "2"):
-        _, _, out = audit(
-            path, "--tests", "options", "--n-orders", "200", "--seed", seed
-        )
-        with np.load(out / "orders.npz") as archive:
-            scores.append(archive["0/scores"])
-            places.append(archive["0/place"])
-    assert not np.array_equal(*places)
-    np.testing.assert_array_equal(scores[0][:, 0], scores[1][:, 0])

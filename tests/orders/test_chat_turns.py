@@ -96,15 +96,10 @@ def test_report_says_how_examples_were_read_and_that_the_model_was_tuned(
 @pytest.mark.parametrize(
     ("template", "card", "said"),
     [
-        (None, "", None),
-        (None, "A model of small things.", None),
-        (TEMPLATE, "", "may have been tuned (chat template)"),
-        (TEMPLATE + "<think>", "", "chat template with thoughts"),
-        (
-            None,
-            "Trained with GRPO on mathematics.",
-            "may have been tuned ('GRPO' in its card)",
-        ),
+        (None, "A model of small things.", []),
+        (TEMPLATE, "", ["may have been tuned (chat template)"]),
+        (TEMPLATE + "<think>", "", ["chat template with thoughts"]),
+        (None, "Trained with GRPO.", ["may have been tuned ('GRPO' in its card)"]),
     ],
 )
 def test_tuned_models_are_told_by_template_and_card(
@@ -115,7 +110,8 @@ def test_tuned_models_are_told_by_template_and_card(
         with_template(folder, template)
     (folder / "README.md").write_text(card)
     notes = tuning_notes(load(folder))
-    assert [said in note for note in notes] == ([] if said is None else [True])
+    assert len(notes) == len(said)
+    assert all(words in note for words, note in zip(said, notes, strict=True))
 
 
 def test_model_without_template_and_record_without_answer_are_refused(
@@ -144,13 +140,10 @@ def test_model_without_template_and_record_without_answer_are_refused(
 def test_templates_that_drop_text_or_read_the_clock_are_refused(
     chat_model, template, turn, words
 ):
-    model = load(with_template(chat_model, template))
+    lines = Benchmark("b", ("of", "longer"), (None, None))
     with pytest.raises(InputError, match=words):
-        chat_texts(model, turn, Benchmark("b", ("of", "longer"), (None, None)))
-
-
-def test_templates_that_write_the_date_are_taken(chat_model):
-    model = load(with_template(chat_model, TEMPLATE + "{{ strftime_now('%Y') }}"))
-    texts, _ = chat_texts(model, "user", Benchmark("b", ("x", "y"), (None, None)))
-    one, other = texts
+        chat_texts(load(with_template(chat_model, template)), turn, lines)
+    # A date is no clock.
+    dated = load(with_template(chat_model, TEMPLATE + "{{ strftime_now('%Y') }}"))
+    (one, other), _ = chat_texts(dated, "user", lines)
     assert one[-4:] == other[-4:] and one[-4:].isdigit()

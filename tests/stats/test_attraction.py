@@ -6,12 +6,7 @@ import pytest
 
 from jaxcontam.proof.advice import AuditedFile
 from jaxcontam.proof.plots import split_plot
-from jaxcontam.proof.sentences import (
-    attraction_sentence,
-    gains_of,
-    kind_of,
-    pair_test,
-)
+from jaxcontam.proof.sentences import attraction_sentence, gains_of, kind_of, pair_test
 from jaxcontam.stats.result import Neighbours
 from tests.support.report_documents import order_result
 
