@@ -13,70 +13,45 @@ import jaxcontam
 from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
-from jaxcontam.orders.answer_options import METHOD
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.verify import ask_again
-from jaxcontam.proof.result import Evidence
 from jaxcontam.reports.kinds import Asked
 from jaxcontam.stats.randomisation import row_spread
 from tests.orders.test_reference_model import CLEAR, forged
-from tests.orders.test_reference_model import beside as beside_of
 from tests.support.random_items import random_items
 from tests.support.verified import verified
 
 pytestmark = pytest.mark.unoptimised
 
 _SCALES = (
-    ("whisper", "murmur", "shout", "scream"),
-    ("ember", "flame", "blaze", "inferno"),
-    ("cellar", "kitchen", "attic", "roof"),
-    ("drizzle", "shower", "downpour", "deluge"),
-    ("pawn", "bishop", "rook", "queen"),
+    "whisper murmur shout scream",
+    "ember flame blaze inferno",
+    "cellar kitchen attic roof",
+    "drizzle shower downpour deluge",
+    "pawn bishop rook queen",
 )
-_RANK = {word: i for scale in _SCALES for i, word in enumerate(scale)}
-_WORDS = ("delta", "ivory", "canal", "motor", "lemon", "radio", "velvet", "onion")
+_RANK = {word: i for scale in _SCALES for i, word in enumerate(scale.split())}
 
 
-def _ups(values):
-    return sum(a < b for a, b in itertools.pairwise(values))
+def _rank(option):
+    return _RANK[option.split()[0]]
 
 
-# What a reader likes: options of an item from words drawn at random, and how much the
-# reader likes a list of them.
-TASTES = {
-    "a scale that goes up": (
-        lambda rng, w: [f"{step} {w[0]}" for step in _SCALES[rng.integers(5)]],
-        lambda options: _ups([_RANK[one.split()[0]] for one in options]),
-    ),
-    "the alphabet after the first": (
-        lambda rng, w: list(w[:4]),
-        lambda options: _ups(options[1:]) * (options[0] > min(options)),
-    ),
-    "the catch-all last": (
-        lambda rng, w: [
-            f"{how} {w[0]}" for how in ("early", "often", "mixed", "quite")
-        ],
-        lambda options: 2.0 * options[3].startswith("mixed"),
-    ),
-}
-
-
-def items_file(path, taste, *, liked=0.5, n=60, seed=0):
-    """Items, a share of them in an order that their author liked, others at random."""
-    rng, rows = np.random.default_rng([seed, len(taste)]), []
-    make, likes = TASTES[taste]
+def items_file(path, *, liked=0.5, n=60):
+    """Items, a share of them on a scale that goes up, others in random order."""
+    rng, rows = np.random.default_rng(0), []
     for i in range(n):
-        words = [f"{w}{i}" for w in rng.permutation(_WORDS)]
-        orders = [list(one) for one in itertools.permutations(make(rng, words))]
-        orders = [orders[j] for j in rng.permutation(len(orders))]
-        options = max(orders, key=likes) if rng.random() < liked else orders[0]
+        steps = rng.permutation(rng.choice(_SCALES).split())
+        options = [f"{step} {i}" for step in steps]
+        if rng.random() < liked:
+            options.sort(key=_rank)
         rows.append({"question": f"Which is case {i}?", "options": options})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
-def reader(taste=None, *, seed=1, gain=3.0, remembers=None):
-    """A function that gives log-likelihoods: noise of its own, a taste, memory."""
+def reader(seed=1, gain=3.0, remembers=None):
+    """Gives log-likelihoods: own noise, a taste for scales that go up, memory."""
     seen = set()
     if remembers is not None:
         lines = map(json.loads, remembers.read_text().splitlines())
@@ -89,45 +64,34 @@ def reader(taste=None, *, seed=1, gain=3.0, remembers=None):
         options = re.findall(r'"(.*?)"', text.rpartition('"options": [')[2])[:4]
         digest = hashlib.blake2b(f"{seed} {text}".encode(), digest_size=4).digest()
         noise = int.from_bytes(digest, "big") / 2**32
-        likes = gain * TASTES[taste][1](options) if taste else 0.0
-        return -len(text) + noise + likes + 2.0 * (tuple(options) in seen)
+        ups = sum(_rank(a) < _rank(b) for a, b in itertools.pairwise(options))
+        return -len(text) + noise + gain * ups + 2.0 * (tuple(options) in seen)
 
     return log_likelihoods
-
-
-UNTOLD = "suspected", ("no reference",)
 
 
 def audited(model, file, **design):
     return jaxcontam.audit(model, file, **{"tests": "options"} | design)
 
 
-@pytest.mark.parametrize("taste", TASTES)
-def test_a_taste_for_the_order_of_options_is_never_called_contaminated(taste, tmp_path):
+def test_a_taste_for_the_order_of_options_is_never_called_contaminated(tmp_path):
     """Not without a reference, nor beside one of the same taste and other noise."""
-    file = items_file(tmp_path / "x.jsonl", taste)
-    model = reader(taste)
-    found = audited(model, file)
+    file = items_file(tmp_path / "x.jsonl")
+    found = audited(reader(), file)
     assert found.p_value <= 0.001
-    if taste == "the alphabet after the first":
-        assert found.verdict == "invalid design", "checks see it"
-    else:
-        assert (found.verdict, found.primary.reasons) == UNTOLD
-    beside = audited(model, file, reference=reader(taste, seed=2))
+    assert (found.verdict, found.primary.reasons) == ("suspected", ("no reference",))
+    beside = audited(reader(), file, reference=reader(seed=2))
     assert beside.verdict == "invalid design"
     # Of weaker tastes a reference finds less.
-    weak = audited(
-        reader(taste, gain=0.25), file, reference=reader(taste, seed=2, gain=0.25)
-    )
+    weak = audited(reader(gain=0.25), file, reference=reader(seed=2, gain=0.25))
     assert weak.verdict != "contaminated"
 
 
 @pytest.fixture(scope="module")
 def read(tmp_path_factory):
     """A file of items, and a model that read it and likes scales to go up, too."""
-    taste = "a scale that goes up"
-    file = items_file(tmp_path_factory.mktemp("items") / "x.jsonl", taste, liked=0.0)
-    return file, reader(taste, remembers=file), reader(taste, seed=2)
+    file = items_file(tmp_path_factory.mktemp("items") / "x.jsonl", liked=0.0)
+    return file, reader(remembers=file), reader(seed=2)
 
 
 @pytest.fixture(scope="module")
@@ -208,21 +172,6 @@ def test_options_of_a_task_that_code_made_are_of_unknown_order(read):
 )
 def test_forged_reference_is_found(beside, tmp_path, row, scores, fault):
     assert fault in forged(beside[1], tmp_path / "out", row, scores, kind="scores")
-
-
-def test_no_order_that_is_compared_changes_the_scale():
-    rng = np.random.default_rng(3)
-    scores_KM, other_KM = rng.normal(size=(2, 50, 4))
-    scores_KM[:, 0] += 2.0
-
-    def scale(order):
-        evidence = Evidence(
-            scores=scores_KM[:, order], reference_scores=other_KM[:, order] / 2
-        )
-        return beside_of(evidence, METHOD).scale
-
-    assert scale([0, 1, 2, 3]) > 2.0
-    assert scale([2, 0, 3, 1]) == pytest.approx(scale([0, 1, 2, 3]), rel=1e-12)
 
 
 def test_row_spread_by_hand():

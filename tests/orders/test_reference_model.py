@@ -11,6 +11,7 @@ import pytest
 
 from jaxcontam import Audit
 from jaxcontam.orders import command as audit_command
+from jaxcontam.orders.answer_options import METHOD as OPTIONS
 from jaxcontam.orders.methods import ADJACENCY, DIRECTION
 from jaxcontam.proof.result import Evidence
 from jaxcontam.proof.test_row import loglik_gap, reference_result
@@ -168,6 +169,18 @@ def test_no_order_that_is_compared_changes_the_scale(method, order):
     found = beside(forty_strata(model_KSS * 3, reference_KSS), method)
     assert found.scale > 2.0
     assert beside(forty_strata(*turned), method).scale == pytest.approx(found.scale)
+
+
+def test_no_order_of_options_changes_the_scale():
+    scores_KM, other_KM = np.random.default_rng(3).normal(size=(2, 50, 4))
+    scores_KM[:, 0] += 2.0
+    one, other = (
+        Evidence(scores=scores_KM[:, order], reference_scores=other_KM[:, order] / 2)
+        for order in ([0, 1, 2, 3], [2, 0, 3, 1])
+    )
+    scale = beside(one, OPTIONS).scale
+    assert scale > 2.0
+    assert beside(other, OPTIONS).scale == pytest.approx(scale, rel=1e-12)
 
 
 def test_a_reference_that_ignores_context_is_not_scaled_by_its_rounding():

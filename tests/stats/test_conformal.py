@@ -21,13 +21,23 @@ def test_pvalues_count_the_pool_as_by_hand():
     np.testing.assert_allclose(found, [1 / 5, 2 / 5, 4 / 5, 1.0, np.nan])
 
 
-@pytest.mark.parametrize("n_pool", [19, 20, 99])
-def test_above_the_threshold_is_where_the_pvalue_is_small_enough(n_pool):
+@pytest.mark.parametrize("n_documents", [None, 1, 5])
+@pytest.mark.parametrize(("n_pool", "fpr"), [(19, 0.05), (20, 0.05), (99, 0.3)])
+def test_above_the_threshold_is_where_the_pvalue_allows_it(n_pool, fpr, n_documents):
     rng = np.random.default_rng(n_pool)
-    pool, scores = rng.normal(size=n_pool).round(1), rng.normal(size=500).round(1)
-    found = threshold_at_fpr(pool, 0.05)
-    small = conformal_p_values(scores, pool) <= 0.05 + 1e-12
-    np.testing.assert_array_equal(scores > found.threshold, small)
+    copies = n_documents or 1
+    pool = rng.normal(size=n_pool * copies).round(1)
+    scores = rng.normal(size=500).round(1)
+    own = None if n_documents is None else np.arange(n_pool).repeat(copies)
+    found = threshold_at_fpr(pool, fpr, clusters_L=own)
+    p = conformal_p_values(scores, pool, clusters_L=own)
+    np.testing.assert_array_equal(scores > found.threshold, p <= fpr + 1e-12)
+    assert found.rate <= fpr
+    if n_documents == 1:
+        # Documents of one text each change nothing.
+        assert found == threshold_at_fpr(pool, fpr)
+        np.testing.assert_array_equal(p, conformal_p_values(scores, pool))
+    assert (found.low is None) == (copies > 1)
 
 
 def test_interval_holds_the_rate_of_the_threshold():
@@ -61,35 +71,10 @@ def test_too_few_scores_are_refused(call, told):
     assert threshold_at_fpr(np.arange(19.0), 0.05).threshold == 18
 
 
-def test_documents_of_one_text_each_change_nothing():
-    rng = np.random.default_rng(20)
-    pool, scores = rng.normal(size=60).round(1), rng.normal(size=30).round(1)
-    own = np.arange(60)
-    np.testing.assert_array_equal(
-        conformal_p_values(scores, pool, clusters_L=own),
-        conformal_p_values(scores, pool),
-    )
-    assert threshold_at_fpr(pool, 0.1, clusters_L=own) == threshold_at_fpr(pool, 0.1)
-
-
 def test_a_document_counts_by_the_share_of_its_texts_that_score_as_high():
     pool, clusters = np.array([1.0, 2, 3, 4, 5]), np.array([0, 0, 0, 1, 1])
     p = conformal_p_values(np.array([0.0, 3.0, 4.5, 6.0]), pool, clusters_L=clusters)
     assert p == pytest.approx([1, (1 + 1 / 3 + 1) / 3, (1 + 1 / 2) / 3, 1 / 3])
-
-
-def test_a_text_lies_above_the_threshold_of_documents_where_its_p_value_allows_it():
-    rng = np.random.default_rng(21)
-    clusters = rng.integers(0, 25, size=120)
-    pool = rng.normal(size=120).round(1)
-    scores = rng.normal(size=300).round(1)
-    n = len(np.unique(clusters))
-    for fpr in (1.5 / n, 0.1, 0.3):
-        found = threshold_at_fpr(pool, fpr, clusters_L=clusters)
-        p = conformal_p_values(scores, pool, clusters_L=clusters)
-        np.testing.assert_array_equal(scores > found.threshold, p <= fpr)
-        assert found.rate <= fpr
-        assert (found.low, found.high) == (None, None)
 
 
 def test_count_of_unseen_texts_above_the_pool_is_that_of_all_orders():

@@ -5,56 +5,32 @@ import math
 
 import numpy as np
 import pytest
-import scipy.special
-import scipy.stats
 
 from jaxcontam.stats.randomisation import (
     randomisation_test,
-    redrawn_sums,
     row_scores,
     soft_rank_log_e,
 )
 from jaxcontam.stats.result import order_effect
-from jaxcontam.stats.rows import flat_rows
 
 
 def ones(matrix):
     return np.ones(len(matrix))
 
 
-@pytest.mark.parametrize("offset", [0.0, 3e4])
-def test_p_lower_bounds_the_pvalue_whose_ties_count_against_detection(offset):
+@pytest.mark.parametrize("offset", [0.0, 3e5])
+def test_ties_of_rows_far_from_zero_are_wide_and_count_against_detection(offset):
     rng = np.random.default_rng(31)
-    # So many combinations that the library brackets the tail instead of counting.
-    matrix = rng.normal(size=(13, 5))
+    matrix = rng.normal(size=(5, 5))
     matrix[:, 0] += 0.5
     tolerance = 1e-6 * float(np.abs(matrix + offset).max(axis=1).sum())
     found = randomisation_test(matrix + offset, ones(matrix))
-    # Counted half against half: sums of 6 rows and of 7.
-    left, right = (
-        np.array([sum(one) for one in itertools.product(*half)])
-        for half in (matrix[:6], matrix[6:])
+    sums = np.array([sum(one) for one in itertools.product(*matrix)])
+    with_ties, without = (
+        np.mean(sums >= matrix[:, 0].sum() - slack) for slack in (tolerance, 1e-9)
     )
-    right.sort()
-
-    def share(slack):
-        above = np.searchsorted(right, matrix[:, 0].sum() - slack - left)
-        return 1 - above.sum() / (len(left) * len(right))
-
-    with_ties, without = share(tolerance), share(1e-9)
-    # The offset moves a few of 10^9 sums across the edge by rounding.
-    assert found.p_lower <= with_ties * (1 + 1e-6)
-    assert with_ties <= found.p_value * (1 + 1e-6)
-    # Rows far from 0 have wide ties, and then the p-value without them is below.
-    assert (found.p_lower > 1.1 * without) == (offset > 0)
-
-
-def test_ties_of_whole_numbers_survive_the_rounding_of_a_mean():
-    # A third of 1 is no binary fraction: centred scores of equal sums would differ.
-    rows = [np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])] * 6
-    found = randomisation_test(rows, ones(rows), relative_tolerance=0.0)
-    wins = scipy.stats.binom.sf(5, 12, 1 / 3)
-    assert found.p_value == found.p_lower == pytest.approx(wins, rel=1e-12)
+    assert found.p_value == pytest.approx(with_ties, rel=0.01)
+    assert (with_ties > 1.1 * without) == (offset > 0)
 
 
 def test_pvalue_stops_at_1e_300_and_its_logarithm_goes_on():
@@ -63,18 +39,6 @@ def test_pvalue_stops_at_1e_300_and_its_logarithm_goes_on():
     found = randomisation_test(matrix, ones(matrix))
     assert (found.p_value, found.p_floor) == (1e-300, 1e-300)
     assert found.log10_p == pytest.approx(-400.0, abs=1e-6)
-
-
-@pytest.mark.parametrize(("n_strata", "n_columns"), [(1, 3), (7, 2), (50, 20)])
-def test_redrawn_sums_have_the_law_of_independent_columns(n_strata, n_columns):
-    values = np.random.default_rng(1).normal(size=(n_strata, n_columns))
-    n = 200_000
-    sums = redrawn_sums(flat_rows(values), n_draws=n, seed=3)
-    mean, variance = values.mean(axis=1).sum(), values.var(axis=1).sum()
-    assert abs(sums.mean() - mean) < 4 * math.sqrt(variance / n)
-    # The variance of a variance is at most (kurtosis - 1) / n; sums of bounded rows
-    # have kurtosis below 3.
-    assert abs(sums.var() / variance - 1) < 4 * math.sqrt(2 / n)
 
 
 def test_evalue_of_a_matrix_follows_its_formula():
