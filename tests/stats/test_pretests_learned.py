@@ -69,19 +69,17 @@ def test_long_files_are_compared_in_parts(monkeypatch):
     """A rule is found in 3,000 strata, no more than 512 of which meet."""
     sizes = []
 
-    def agreement(vectors_NV, left_P, right_P, stratum_P):
-        found = _agreement(vectors_NV, left_P, right_P, stratum_P)
-        sizes.append(len(found))
+    def agreement(*vectors_and_pairs):
+        sizes.append(len(found := _agreement(*vectors_and_pairs)))
         return found
 
     monkeypatch.setattr(learned, "_agreement", agreement)
     rng = np.random.default_rng(3)
-    rows = rows_of(rng, 12_000, [(m,) for m in MONTHS])
+    rows = np.array(rows_of(rng, 12_000, [(m,) for m in MONTHS]))
     # Two rows of three are out of their place.
     moved = np.flatnonzero(rng.random(len(rows)) < 2 / 3)
-    mixed = np.array(rows)
-    mixed[moved] = mixed[rng.permutation(moved)]
-    assert learned_direction(mixed.tolist()).p_value <= 0.001
+    rows[moved] = rows[rng.permutation(moved)]
+    assert learned_direction(rows.tolist()).p_value <= 0.001
     assert sum(sizes) == 4 * 3_000 and max(sizes) == 512
 
 
