@@ -29,9 +29,6 @@ from tests.orders.test_order_path import (
 from tests.support.stub_models import opened_stub
 from tests.support.verified import verified
 
-# Words of a row's own.
-N_WORDS = 6
-
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
@@ -39,13 +36,10 @@ def file(tmp_path_factory):
     rng = np.random.default_rng(3)
     path = tmp_path_factory.mktemp("file") / "x.txt"
     marks = [chr(33 + i) for i in rng.permutation(60)]
-    words = ["".join(rng.choice(list("mnopqrstuv"), 3)) for _ in range(60 * N_WORDS)]
-    path.write_text(
-        "".join(
-            f"{mark}{' '.join(words[i * N_WORDS : (i + 1) * N_WORDS])}{mark}\n"
-            for i, mark in enumerate(marks)
-        )
-    )
+    words = rng.choice(list("mnopqrstuv"), (60, 6, 3))
+    lines = [" ".join(map("".join, row)) for row in words]
+    marked = (f"{m}{line}{m}\n" for m, line in zip(marks, lines, strict=True))
+    path.write_text("".join(marked))
     return path
 
 
@@ -66,14 +60,8 @@ def audited(
     older = opened_stub("older", reference, tokenizer)
     if context is not None:
         older = dataclasses.replace(older, context=context)
-    command = Audit(
-        model="target",
-        benchmark=(file,),
-        reference="older",
-        tests=tests,
-        separator="",
-        out=out,
-    )
+    words = dict(model="target", benchmark=(file,), reference="older", separator="")
+    command = Audit(**words, tests=tests, out=out)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(audit_command, "open_for", lambda *_, **__: older)
         return command.run_on(lambda: opened_stub("target", target, tokenizer))
@@ -81,16 +69,14 @@ def audited(
 
 def test_likelihoods_are_compared_over_pairs_that_stand_there():
     """One stratum of three and one of two, with zeros beside it."""
-    orders_KMS = np.array([[[0, 1, 2]], [[3, 4, -1]]], np.int32)
-    pairs_KSS = np.zeros((2, 3, 3))
-    pairs_KSS[0] = -5.0 + np.arange(9).reshape(3, 3)
-    pairs_KSS[1, :2, :2] = -3.0
-    there = np.zeros((2, 3, 3))
-    there[0], there[1, :2, :2] = -2.0, -2.0
+    pairs_KSS, there_KSS = np.full((2, 3, 3), -5.0), np.full((2, 3, 3), -2.0)
+    pairs_KSS[0] += np.arange(9).reshape(3, 3)
+    for padded in (pairs_KSS[1], there_KSS[1]):
+        padded[2], padded[:, 2] = 0.0, 0.0
     evidence = Evidence(
-        orders=orders_KMS,
+        orders=np.array([[[0, 1, 2]], [[3, 4, -1]]], np.int32),
         pairs=pairs_KSS,
-        reference_pairs=pairs_KSS + there,
+        reference_pairs=pairs_KSS + there_KSS,
         codes=np.zeros((2, 3), np.int64),
         runs=np.zeros((2, 3), np.int64),
     )

@@ -154,17 +154,6 @@ def test_one_order_has_the_power_of_its_rank(share, s, effect):
     check(p <= level, design, effect, level=level, share=share)
 
 
-@pytest.mark.parametrize("name", PLANNED)
-def test_where_every_boundary_carries_it_the_power_is_the_planned_one(name):
-    file = FilePlan(n_examples=400, example_tokens=20, context=256)
-    design = power_design(name, file, 1_999 if name == "permutation" else None)
-    evenly = power(design, 0.4, 2.0)
-    assert 0.05 < evenly < 0.999
-    # The law of the mixture tends to it.
-    nearly = power(design, 0.4, 2.0, share=1 - 1e-9)
-    assert nearly == pytest.approx(evenly, abs=1e-6)
-
-
 @pytest.mark.parametrize("m", [1, 9])
 def test_z_is_the_formula_of_strata_of_equal_size(m):
     n, s, effect, sd, rho = 400, 10, 0.3, 1.5, 0.6

@@ -27,15 +27,6 @@ def test_equal_laws_with_long_tails_keep_the_size():
     assert np.mean(np.array(found) <= 0.05) <= 0.05 + 4 * 0.0218
 
 
-def test_a_small_shift_of_every_feature_is_found():
-    rng = np.random.default_rng(2)
-    features = long_tails(rng, 400)
-    features[:200] += 0.6
-    found = set_level_test(features, np.arange(400) < 200, n_permutations=199)
-    assert found.p_value == 1 / 200
-    assert found.auc > 0.6
-
-
 def test_documents_that_differ_are_no_evidence_where_texts_would_be():
     rng = np.random.default_rng(3)
     n_by_texts = n_by_documents = 0
@@ -59,8 +50,12 @@ def test_documents_that_differ_are_no_evidence_where_texts_would_be():
 def test_predictions_do_not_depend_on_the_unit_of_a_feature():
     rng = np.random.default_rng(4)
     features, is_suspect = rng.normal(size=(100, 4)), np.arange(100) < 50
-    first = set_level_test(features, is_suspect, n_permutations=9)
-    scaled = set_level_test(features * 1e6 - 5, is_suspect, n_permutations=9)
+    features[:50] += 0.6
+    first, scaled = (
+        set_level_test(one, is_suspect, n_permutations=99)
+        for one in (features, features * 1e6 - 5)
+    )
+    assert first.p_value == scaled.p_value == 1 / 100 and first.auc > 0.6
     np.testing.assert_allclose(first.scores, scaled.scores, rtol=1e-6, atol=1e-9)
 
 
@@ -73,9 +68,7 @@ def test_one_sided_pvalue_of_an_auc_agrees_with_all_relabellings():
     exact = (sums >= ranks[labels].sum()).mean()
     # 4 standard errors of 4,999 draws.
     assert p == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 4999))
-
-
-def test_pvalue_of_a_perfect_score_is_one_in_draws_plus_one():
+    # A perfect score is never certain.
     labels = np.arange(200) < 100
     assert auc_p_values(labels[:, None] * 1.0, labels, n=999)[0] == 1 / 1000
 
