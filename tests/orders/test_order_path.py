@@ -83,17 +83,11 @@ def write_lines(path, rng, n=40):
     return path
 
 
-def run(path, tokenizer, scorer, name="stratified", seed=0, separator="\n", **kwargs):
+def run(path, tokenizer, scorer, name="stratified", separator="\n", **kwargs):
     benchmark = load_benchmark(path)
-    planned = plan_test(
-        benchmark,
-        encode_examples(tokenizer, benchmark.texts, separator=separator),
-        order_method(name),
-        prefix_id=PREFIX,
-        context=CONTEXT,
-        seed=seed,
-        **kwargs,
-    )
+    encoded = encode_examples(tokenizer, benchmark.texts, separator=separator)
+    flags = dict(prefix_id=PREFIX, context=CONTEXT, seed=0) | kwargs
+    planned = plan_test(benchmark, encoded, order_method(name), **flags)
     scored = score_test(planned, scorer)
     result = planned.result(scored, primary=True, pretests=())
     return result, scored.evidence, planned
@@ -102,15 +96,16 @@ def run(path, tokenizer, scorer, name="stratified", seed=0, separator="\n", **kw
 def test_pvalues_of_unseen_files_are_uniform_through_the_whole_path(
     tmp_path, tokenizer
 ):
-    n = 300
-    p = np.empty(n)
+    p, n = [], 300
     for i in range(n):
         path = write_lines(tmp_path / "x.txt", np.random.default_rng([7, i]))
-        p[i] = run(path, tokenizer, random_bigrams(i), seed=i)[0].numbers.p_value
+        found, _, _ = run(path, tokenizer, random_bigrams(i), seed=i)
+        p.append(found.numbers.p_value)
     assert scipy.stats.kstest(p, "uniform").pvalue > 1e-3
     for level in (0.01, 0.05):
         # 3.3 standard errors of 300 files.
-        assert np.mean(p <= level) <= level + 3.3 * math.sqrt(level * (1 - level) / n)
+        slack = 3.3 * math.sqrt(level * (1 - level) / n)
+        assert np.mean(np.array(p) <= level) <= level + slack
 
 
 @pytest.mark.parametrize("name", ORDER_TESTS)
@@ -118,24 +113,12 @@ def test_model_that_memorised_the_order_is_found_by_every_test(
     tmp_path, tokenizer, name
 ):
     # Distinct first and last letters: the stub knows each boundary of the file alone.
-    n = 26
-    letters = [chr(ord("a") + i) for i in range(n)]
-    order = np.random.default_rng(0).permutation(n)
+    order = np.random.default_rng(0).permutation([*"abcdefghijklmnopqrstuvwxyz"])
     path = tmp_path / "x.txt"
-    path.write_text("".join(f"{letters[i]}0{letters[i].upper()}\n" for i in order))
-    benchmark = load_benchmark(path)
-    ids = encode_examples(tokenizer, benchmark.texts, separator="|").ids
-    scorer = memoriser([x[:-1] for x in ids])
-    planned = plan_test(
-        benchmark,
-        encode_examples(tokenizer, benchmark.texts, separator=""),
-        order_method(name),
-        prefix_id=PREFIX,
-        context=CONTEXT,
-        seed=0,
-    )
-    scored = score_test(planned, scorer)
-    numbers = planned.result(scored, primary=True, pretests=()).numbers
+    path.write_text("\n".join(f"{letter}0{letter.upper()}" for letter in order))
+    ids = [tokenizer.encode(text).ids for text in path.read_text().splitlines()]
+    found, _, _ = run(path, tokenizer, memoriser(ids), name, separator="")
+    numbers = found.numbers
     floor = numbers.p_floor if numbers.p_floor is not None else 1e-6
     assert numbers.p_value <= max(1.01 * floor, 1e-3)
     assert numbers.effect > 0
@@ -240,9 +223,8 @@ def test_randomised_p_values_are_between_those_with_ties_and_without(
 @pytest.mark.parametrize("name", ORDER_TESTS)
 def test_nan_names_the_example(tmp_path, tokenizer, name):
     path = write_lines(tmp_path / "x.txt", np.random.default_rng(0))
-    texts = path.read_text().splitlines()
-    texts[17] = "aaZaa"
-    path.write_text("".join(f"{text}\n" for text in texts))
+    first, _, rest = path.read_text().partition("\n")
+    path.write_text(f"{first}\naaZaa\n{rest}")
     table = np.full((300, 300), -1.0, np.float32)
     table[:, tokenizer.encode("Z").ids[0]] = np.nan
     with pytest.raises(InputError, match=r"x: example \d+: its log-prob"):
@@ -260,25 +242,15 @@ def test_files_that_cannot_be_tested_say_why(
     tmp_path, tokenizer, lines, context, message
 ):
     path = tmp_path / "x.txt"
-    path.write_text("".join(f"{line}\n" for line in lines))
-    benchmark = load_benchmark(path)
+    path.write_text("\n".join(lines))
     with pytest.raises(InputError, match=message):
-        plan_test(
-            benchmark,
-            encode_examples(tokenizer, benchmark.texts),
-            METHODS["stratified"],
-            prefix_id=PREFIX,
-            context=context,
-            seed=0,
-        )
+        run(path, tokenizer, random_bigrams(0), context=context)
 
 
 def test_loading_and_planning_leave_the_published_order_alone(tmp_path, tokenizer):
     path = write_lines(tmp_path / "x.txt", np.random.default_rng(9))
-    lines = path.read_text().splitlines()
-    digest = hashlib.sha256(
-        b"".join(hashlib.sha256(line.encode()).digest() for line in lines)
-    ).hexdigest()
+    lines = [hashlib.sha256(one) for one in path.read_bytes().splitlines()]
+    digest = hashlib.sha256(b"".join(line.digest() for line in lines)).hexdigest()
     result, evidence, _ = run(path, tokenizer, random_bigrams(0))
     assert result.fingerprint == f"sha256:{digest}"
     published = evidence.orders[:, 0]
@@ -304,13 +276,9 @@ def test_agrees_with_scipy_one_sample_t_test_of_the_gains(shift):
 
 
 def test_released_variance_inflates_t_by_sqrt_k_over_k_minus_one():
-    rng = np.random.default_rng(1)
-    matrix = rng.normal(size=(10, 6))
-    unbiased, released = (
-        m.analyse(matrix, ones(matrix), 0) for m in (METHOD, RELEASED)
-    )
-    ratio = released.statistic / unbiased.statistic
-    assert ratio == pytest.approx(math.sqrt(10 / 9))
+    matrix = np.random.default_rng(1).normal(size=(10, 6))
+    own, released = (m.analyse(matrix, ones(matrix), 0) for m in (METHOD, RELEASED))
+    assert released.statistic / own.statistic == pytest.approx(math.sqrt(10 / 9))
 
 
 def test_rounding_noise_of_float32_sums_is_no_evidence():
@@ -318,8 +286,5 @@ def test_rounding_noise_of_float32_sums_is_no_evidence():
     matrix = np.full((12, 5), -400.0)
     matrix[:, 0] += 1e-5
     assert analyse(matrix, ones(matrix), 0).p_value == 1.0
-
-
-def test_one_shard_has_no_t():
     with pytest.raises(ValueError, match="at least 2 shards, got 1"):
         analyse(np.zeros((1, 4)), np.ones(1), 0)
