@@ -70,9 +70,8 @@ def test_a_chat_is_read_with_the_space_that_stands_before_a_text_in_tuning(tmp_p
     files = read_files(texts, design)
     (planned,), _ = plan_audit(files.benchmarks, files, model, design)
     expected = [made.encode(f"<s>[{text}]", add_special_tokens=False) for text in texts]
-    assert [ids.tolist() for ids in planned.encoded.ids] == [
-        one.ids for one in expected
-    ]
+    found = [ids.tolist() for ids in planned.encoded.ids]
+    assert found == [one.ids for one in expected]
     assert expected[0].tokens[:2] == ["<s>", "▁"]
 
 
@@ -114,16 +113,6 @@ def test_tuned_models_are_told_by_template_and_card(
     assert all(words in note for words, note in zip(said, notes, strict=True))
 
 
-def test_model_without_template_and_record_without_answer_are_refused(
-    pulse, chat_model
-):
-    lines = Benchmark("b", ("x", "y"), (None, None))
-    with pytest.raises(InputError, match="has no chat template"):
-        chat_texts(load(pulse / "model"), "user", lines)
-    with pytest.raises(InputError, match="b: example 1: --chat-template both needs"):
-        chat_texts(load(chat_model), "both", lines)
-
-
 @pytest.mark.parametrize(
     ("template", "turn", "words"),
     [
@@ -135,9 +124,11 @@ def test_model_without_template_and_record_without_answer_are_refused(
             "leaves out text of b: example 1",
         ),
         (TEMPLATE + "{{ strftime_now('%f') }}", "user", "reads the clock"),
+        (None, "user", "has no chat template"),
+        (TEMPLATE, "both", "b: example 1: --chat-template both needs"),
     ],
 )
-def test_templates_that_drop_text_or_read_the_clock_are_refused(
+def test_templates_that_are_none_drop_text_or_read_the_clock_are_refused(
     chat_model, template, turn, words
 ):
     lines = Benchmark("b", ("of", "longer"), (None, None))

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("lm_eval", reason="pip install -e '.[lm-eval]'")
 pytest.importorskip("torch", reason="the harness's own models need torch")
 
+import datasets
 from lm_eval import simple_evaluate
 from lm_eval.api.instance import Instance
 from lm_eval.tasks import TaskManager
@@ -20,21 +21,10 @@ from jaxcontam.orders.harness import AuditedLM
 pytestmark = pytest.mark.unoptimised
 
 
-@pytest.fixture(scope="module", autouse=True)
-def own_datasets_cache(tmp_path_factory):
-    import datasets
-
-    with pytest.MonkeyPatch.context() as patch:
-        cache = tmp_path_factory.mktemp("datasets")
-        patch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
-        yield
-
-
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory, pulse):
     """Task files of a planted and a clean split: name -> path."""
-    folder = tmp_path_factory.mktemp("tasks")
-    paths = {}
+    folder, paths = tmp_path_factory.mktemp("tasks"), {}
     for name, file in {"planted": "pydocs-50", "clean": "pydocs-0a"}.items():
         lines = (pulse / f"sets/{file}.txt").read_text().splitlines()
         data = folder / f"{name}.jsonl"
@@ -51,16 +41,17 @@ def tasks(tmp_path_factory, pulse):
             "metric_list": [{"metric": "word_perplexity"}],
         }
         paths[name].write_text(json.dumps(config))
-    return paths
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder / "cache")
+        yield paths
 
 
 @pytest.fixture
 def load(tasks, monkeypatch):
     """The harness's names of the tasks find their files."""
-    true_load = load_benchmark
 
     def load(word):
-        return true_load(f"lm_eval:{tasks[word.removeprefix('lm_eval:')]}")
+        return load_benchmark(f"lm_eval:{tasks[word.removeprefix('lm_eval:')]}")
 
     monkeypatch.setattr(lm_eval_audit, "load_benchmark", load)
 
@@ -76,7 +67,6 @@ def test_results_hold_a_verdict_of_each_task(pulse, tasks, load, tmp_path):
         task_manager=TaskManager(include_defaults=False),
         bootstrap_iters=0,
     )
-    assert results is not None
     block = results["config"]["contamination"]
     assert block["planted"]["verdict"] == "contaminated"
     assert block["planted"]["p_adjusted"] <= 1e-3
@@ -102,8 +92,6 @@ def test_an_audit_that_cannot_be_made_is_told_and_loses_no_score(pulse, load):
     found = lm.get_model_info()["contamination"]["clean"]
     assert found["verdict"] is None
     assert "/nowhere" in found["why"]
-
-
-def test_a_mistyped_test_is_refused_before_anything_is_scored(pulse):
+    # A flag that is none is told before anything is scored.
     with pytest.raises(InputError, match="unknown test 'stratifed'"):
         AuditedLM(str(pulse / "model"), tests="stratifed")
