@@ -63,7 +63,7 @@ def test_gains_are_told_apart_by_their_intervals(forward, backward, kind):
 )
 def test_memory_is_named_only_where_the_verdict_does(verdict, changes, words):
     sentence = attraction_sentence(row(1.9, 0.1, 0.15, **changes), verdict)
-    assert sentence is not None and words in sentence
+    assert words in sentence
     assert sentence.startswith(
         "After the example published before it an example gains 1.9 nats (1.6 to 2.2), "
         "after the one behind it 0.1 (-0.2 to 0.4): "
@@ -84,7 +84,7 @@ def test_split_of_memory_and_natural_order_says_its_numbers_and_repeats():
     profile = (0.0, 0.1, None, 0.2, 0.3, 2.5, 0.2, 0.1, 0.0, None)
     whole = row(1.9, 0.1, lag_profile=profile).numbers
     svg = split_plot(whole)
-    assert svg is not None and svg == split_plot(whole)
+    assert svg == split_plot(whole)
     assert "1 after it, as published: 2.50" in svg
     assert "1 before it, the wrong way: 0.30" in svg
     assert "3 before it" not in svg
