@@ -69,8 +69,12 @@ def test_cut_is_the_largest_that_fits(seed):
         assert np.minimum(lengths, cut + 1).sum() > budget
 
 
+def drawn(strata, m, **kwargs):
+    return draw_orders(strata, m, **{"seed": 0, "content_digest": DIGEST} | kwargs)
+
+
 def test_orders_permute_their_own_stratum_with_the_published_one_first():
-    design = draw_orders(split_strata(25, 4), 9, seed=0, content_digest=DIGEST)
+    design = drawn(split_strata(25, 4), 9)
     assert design.orders.shape == (7, 10, 4)
     for stratum, orders in zip(split_strata(25, 4), design.orders, strict=True):
         np.testing.assert_array_equal(orders[0][orders[0] >= 0], stratum)
@@ -79,8 +83,7 @@ def test_orders_permute_their_own_stratum_with_the_published_one_first():
 
 
 def test_every_order_is_equally_likely_and_strata_have_draws_of_their_own():
-    strata = split_strata(36_000, 3)
-    design = draw_orders(strata, 9, seed=1, content_digest=DIGEST)
+    design = drawn(split_strata(36_000, 3), 9, seed=1)
     relative = design.orders - design.orders[:, :1, :1]
     for j in (1, 9):
         orders, counts = np.unique(relative[:, j], axis=0, return_counts=True)
@@ -90,58 +93,37 @@ def test_every_order_is_equally_likely_and_strata_have_draws_of_their_own():
     assert scipy.stats.chisquare(places).pvalue > 1e-3
 
 
-def test_draws_depend_on_content_and_never_on_the_order_under_test():
-    texts = [f"example {i}" for i in range(20)]
+def test_draws_depend_on_seed_and_content_and_never_on_the_order_under_test():
+    texts, strata = [f"example {i}" for i in range(20)], split_strata(20, 5)
     shuffled = [texts[i] for i in np.random.default_rng(0).permutation(20)]
-    designs = [
-        draw_orders(split_strata(20, 5), 9, seed=0, content_digest=content_digest(t))
-        for t in (texts, shuffled)
-    ]
-    np.testing.assert_array_equal(designs[0].orders, designs[1].orders)
-    np.testing.assert_array_equal(designs[0].place, designs[1].place)
-
-
-@pytest.mark.parametrize(("seed", "digest"), [(1, DIGEST), (0, DIGEST[:-1] + "f")])
-def test_another_seed_or_content_draws_other_orders(seed, digest):
-    strata = split_strata(40, 5)
-    first = draw_orders(strata, 9, seed=0, content_digest=DIGEST)
-    other = draw_orders(strata, 9, seed=seed, content_digest=digest)
-    assert not np.array_equal(first.orders, other.orders)
+    one, same, seed, content = (
+        drawn(strata, 9, seed=seed, content_digest=content_digest(own))
+        for own, seed in ((texts, 0), (shuffled, 0), (texts, 1), (texts[1:], 0))
+    )
+    np.testing.assert_array_equal(one.orders, same.orders)
+    np.testing.assert_array_equal(one.place, same.place)
+    assert not np.array_equal(one.orders, seed.orders)
+    assert not np.array_equal(one.orders, content.orders)
 
 
 def test_groups_keep_examples_among_positions_of_equal_value():
-    groups = list("aabbababcc") * 3
-    design = draw_orders(
-        split_strata(30, 10), 20, seed=0, content_digest=DIGEST, groups=groups
+    of_example = np.array([*"aabbababcc"] * 3)
+    orders = drawn(split_strata(30, 10), 20, groups=of_example.tolist()).orders
+    assert (of_example[orders] == of_example[orders[:, :1]]).all()
+    assert (orders[:, 1:] != orders[:, :1]).any(axis=(1, 2)).all()
+    reversed_ = reversed_orders(
+        [np.arange(6)], seed=0, content_digest=DIGEST, groups=[*"abaabb"]
     )
-    of_example = np.array(groups)
-    for orders in design.orders:
-        assert (of_example[orders] == of_example[orders[:1]]).all()
-    assert (design.orders[:, 1:] != design.orders[:, :1]).any()
+    np.testing.assert_array_equal(reversed_.orders[0, 1], [3, 5, 2, 0, 4, 1])
 
 
-def test_reversal_within_groups_reverses_each_group_on_its_own_positions():
-    design = reversed_orders(
-        [np.arange(6)], seed=0, content_digest=DIGEST, groups=list("abaabb")
-    )
-    np.testing.assert_array_equal(design.orders[0, 1], [3, 5, 2, 0, 4, 1])
-
-
-def test_strata_with_one_order_are_dropped_and_counted():
-    groups = ["a", "b", "c", "d", "d", "e"]
-    design = draw_orders(
-        split_strata(6, 2), 3, seed=0, content_digest=DIGEST, groups=groups
-    )
-    assert (design.n_strata, design.n_dropped) == (0, 3)
-    singles = draw_orders(split_strata(5, 2), 3, seed=0, content_digest=DIGEST)
+def test_strata_with_one_order_are_dropped_and_leave_the_draws_of_the_others():
+    none = drawn(split_strata(6, 2), 3, groups=[*"abcdde"])
+    assert (none.n_strata, none.n_dropped) == (0, 3)
+    singles = drawn(split_strata(5, 2), 3)
     assert (singles.n_strata, singles.n_dropped) == (2, 1)
-
-
-def test_dropping_a_stratum_leaves_the_draws_of_the_others():
-    groups = ["a", "b", *"cccc"]
     strata = [np.arange(2), np.arange(2, 6)]
-    grouped = draw_orders(strata, 5, seed=0, content_digest=DIGEST, groups=groups)
-    plain = draw_orders(strata, 5, seed=0, content_digest=DIGEST)
+    grouped, plain = drawn(strata, 5, groups=[*"abcccc"]), drawn(strata, 5)
     np.testing.assert_array_equal(grouped.orders[0], plain.orders[1])
 
 
@@ -163,17 +145,15 @@ def test_pairs_leave_out_a_stratum_of_one_order_and_count_no_padding(statistic):
 def test_boundaries_gained_is_the_mean_over_random_orders(size):
     closed = boundaries_gained(np.arange(size)[None, None], counted=False)[0]
     n = 20_000
-    design = draw_orders([np.arange(size)], n, seed=0, content_digest=DIGEST)
+    design = drawn([np.arange(size)], n)
     counted = boundaries_gained(design.orders, counted=True)[0]
     # A random order keeps about one neighbour, with variance near one.
     assert counted == pytest.approx(closed, abs=4 * math.sqrt(1.5 / n))
 
 
 def test_reversal_gains_every_boundary():
-    design = reversed_orders(split_strata(11, 6), seed=0, content_digest=DIGEST)
-    np.testing.assert_array_equal(
-        boundaries_gained(design.orders, counted=True), [5, 4]
-    )
+    orders = reversed_orders(split_strata(11, 6), seed=0, content_digest=DIGEST).orders
+    np.testing.assert_array_equal(boundaries_gained(orders, counted=True), [5, 4])
 
 
 def test_scoring_columns_undo_themselves_and_move_the_published_one():

@@ -18,22 +18,23 @@ from jaxcontam.stats.pretests.similarity import read_words, tfidf
 from tests.support import pretest_files as files
 
 FORWARD = {
-    "forward_numbers": files.counted,
-    "forward_dates": files.dated,
-    "forward_names": files.names_handed_on,
-    "forward_references": files.taken_up,
-    "forward_turns": files.answered,
-    "forward_translations": files.translations,
+    "numbers": files.counted,
+    "dates": files.dated,
+    "names": files.names_handed_on,
+    "references": files.taken_up,
+    "turns": files.answered,
+    "translations": files.translations,
 }
 
 
 @pytest.mark.parametrize("name", FORWARD)
 def test_each_kind_is_found_and_changes_its_sign_read_backwards(name):
     texts = FORWARD[name](np.random.default_rng(0), 160)
-    forward = {test.name: test for test in forward_pretests(texts)}[name]
-    backward = {test.name: test for test in forward_pretests(texts[::-1])}[name]
-    assert not forward.passed and forward.directional
-    assert not backward.passed
+    forward, backward = (
+        {test.name: test for test in forward_pretests(rows)}[f"forward_{name}"]
+        for rows in (texts, texts[::-1])
+    )
+    assert forward.directional and not forward.passed and not backward.passed
     assert backward.statistic == pytest.approx(-forward.statistic, rel=0.1)
 
 

@@ -89,6 +89,17 @@ def test_texts_repeated_in_their_document_tell_no_more_than_one():
     assert repeated == pytest.approx(once, rel=1e-12)
 
 
+def test_documents_of_both_groups_vary_as_one():
+    members, others = np.random.default_rng(5).normal(size=(2, 20, 3))
+    codes = np.arange(20).repeat(3)
+    found = auc_delong(members.ravel(), others.ravel(), clusters=(codes, codes))
+    above = members.ravel()[:, None] > others.ravel()
+    centred = above.mean(axis=1) + above.mean(axis=0) - 2 * above.mean()
+    own_C = centred.reshape(20, 3).sum(axis=1) / 60
+    variance = 20 / 19 * np.square(own_C).sum()
+    assert found == pytest.approx((above.mean(), np.sqrt(variance)))
+
+
 @pytest.mark.parametrize("auc", [0.5, 0.8, 0.98])
 @pytest.mark.parametrize(("n_members", "n_others"), [(20, 20), (50, 300)])
 def test_interval_holds_the_auc_in_95_of_100_samples(auc, n_members, n_others):
