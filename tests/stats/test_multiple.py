@@ -33,22 +33,13 @@ def test_holm_multiplies_by_the_number_of_hypotheses_left_up_to_one():
     np.testing.assert_array_equal(holm(np.array([0.7, 0.9])), [1.0, 1.0])
 
 
-def test_ebh_levels_as_computed_by_hand():
-    # Sorted 100, 30, 2, 0: n / (k e) is 0.04, 0.0667, 0.667, infinite.
-    found = e_bh(np.array([2.0, 100.0, 0.0, 30.0]))
-    np.testing.assert_allclose(found, [4 / 6, 0.04, 1.0, 4 / 60], rtol=1e-12)
-    np.testing.assert_array_equal(e_bh(np.array([np.inf, 0.5])), [0.0, 1.0])
-
-
 @pytest.mark.parametrize("level", [0.01, 0.05, 0.1, 0.5])
 def test_ebh_rejects_as_its_definition_does(level):
     rng = np.random.default_rng(1)
     for _ in range(50):
-        e = np.exp(rng.normal(2, 2, size=12))
+        e = np.array([*np.exp(rng.normal(2, 2, size=10)), 0.0, np.inf])
         ordered = np.sort(e)[::-1]
-        k = max(
-            (i for i in range(1, 13) if ordered[i - 1] >= 12 / (level * i)), default=0
-        )
+        k = max(i for i in range(1, 13) if ordered[i - 1] >= 12 / (level * i))
         rejected = set(np.argsort(-e)[:k])
         assert set(np.flatnonzero(e_bh(e) <= level)) == rejected
 
@@ -66,9 +57,7 @@ def test_calibrated_pvalue_is_an_evalue():
 def test_pvalue_equals_its_definition_on_a_small_case():
     rng = np.random.default_rng(0)
     statistics = rng.normal(size=(3, 200)) * np.array([[1.0], [50.0], [0.01]])
-    z = (statistics - statistics.mean(1, keepdims=True)) / statistics.std(
-        1, keepdims=True
-    )
+    z = scipy.stats.zscore(statistics, axis=1)
     found = max_t(statistics)
     assert found.p_value == np.mean(z.max(axis=0) >= z[:, 0].max())
     assert found.winner == z[:, 0].argmax()
