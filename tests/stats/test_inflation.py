@@ -247,6 +247,45 @@ def test_a_passage_on_both_sides_takes_its_difficulty_out():
     assert within.high - within.low < 0.7 * (between.high - between.low)
 
 
+PASSAGES = [(40, 5), (40, 10), (100, 10), (10, 30)]
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize(
+    ("n_cases", "n_groups", "size", "n_references"),
+    [
+        (300, 40, 10, 0),
+        *(
+            pytest.param(1000, *one, n, marks=pytest.mark.slow)
+            for one in PASSAGES
+            for n in (0, 5)
+        ),
+    ],
+)
+def test_questions_about_passages_are_covered(
+    n_cases, n_groups, size, n_references, paired
+):
+    """Both sides have one law, and how hard an item is goes with its passage.
+
+    3 standard errors of so many models; items taken for independent hold less.
+    """
+    rng, held = np.random.default_rng(0), np.zeros(2)
+    codes = np.repeat(np.arange(n_groups), size)
+    groups = [codes] if paired else [codes, codes + n_groups]
+    for _ in range(n_cases):
+        sides = []
+        for _ in range(2):
+            hard = rng.normal(0, 1.2, n_groups)
+            hard = hard + rng.normal(0, 0.8, (1 + n_references, n_groups))
+            sides.append(answered(rng, np.repeat(hard, size, axis=1)))
+        for i, known in enumerate((groups, None)):
+            found = gap_estimate(*sides, paired=paired, groups=known)
+            held[i] += found.low <= 0 <= found.high
+    grouped, items = held / n_cases
+    assert grouped >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / n_cases)
+    assert n_references or size < 10 or items < 0.85
+
+
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize(
     ("n", "rare"), [(40, 0.0741), (100, 0.0614), (300, 0.0252), (1000, 0.0075)]

@@ -114,6 +114,23 @@ def test_interval_holds_the_auc_in_95_of_100_samples(auc, n_members, n_others):
     assert held / 400 >= 0.95 - 0.033
 
 
+def test_interval_by_documents_holds_where_that_by_texts_fails():
+    rng, held = np.random.default_rng(8), np.zeros(2)
+    codes = np.arange(10).repeat(10), np.arange(10, 20).repeat(10)
+    for _ in range(400):
+        members, others = (
+            rng.normal(size=10).repeat(10) * 0.6 + rng.normal(size=100) * 0.8
+            for _ in range(2)
+        )
+        for i, (known, n) in enumerate(((codes, 10), (None, 100))):
+            auc, se = auc_delong(members, others, clusters=known)
+            low, high = auc_interval(auc, se, n=n)
+            held[i] += low <= 0.5 <= high
+    by_documents, by_texts = held / 400
+    assert by_documents >= 0.95 - 0.033
+    assert by_texts < 0.8
+
+
 def test_perfect_separation_has_the_interval_of_n_pairs_that_all_hold():
     low, high = auc_interval(1.0, 0.0, n=50)
     assert high == 1
@@ -161,6 +178,17 @@ def test_pairs_that_all_differ_alike_have_the_interval_of_n_that_all_hold(n):
     assert half.high == pytest.approx(0.5 * alike + (1 - alike))
     same = paired_delong(up, down, 2 * up, 2 * down)
     assert (same.difference, same.low, same.high, same.p_value) == (0, 0, 0, 1)
+
+
+def test_paired_test_keeps_its_size():
+    rng = np.random.default_rng(11)
+    n_found = 0
+    for _ in range(500):
+        shared = rng.normal(size=(2, 60))
+        a, b = (shared + rng.normal(size=(2, 60)) for _ in range(2))
+        n_found += paired_delong(a[0] + 1, a[1], b[0] + 1, b[1]).p_value <= 0.05
+    # 0.05 and 4 standard errors of 500 draws.
+    assert n_found / 500 <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / 500)
 
 
 def test_an_error_of_rounding_is_no_certainty():
