@@ -10,6 +10,7 @@ from eval import reference_rule as study
 from jaxcontam.stats.adjacency import (
     LAGS,
     double_centred,
+    lag_profile,
     path_moments,
     path_sums,
     symmetry,
@@ -22,10 +23,12 @@ from jaxcontam.stats.direction import (
     runs_of,
 )
 from jaxcontam.stats.pair_test import (
+    ADJACENCY,
     N_DRAWN,
     PairStrata,
     adjacency_test,
     direction_test,
+    drawn_sums,
     n_stratum_orders,
     stratum_orders,
 )
@@ -146,6 +149,25 @@ def test_symmetric_pairs_have_symmetry_one_and_antisymmetric_minus_one():
     own = matrix(8)
     assert symmetry([double_centred(own + own.T)]) == pytest.approx(1)
     assert symmetry([double_centred(own - own.T)]) == pytest.approx(-1)
+
+
+def test_lag_profile_is_the_mean_at_each_distance_in_standard_deviations():
+    own = [double_centred(matrix(n)) for n in (4, 8)]
+    profile = dict(zip(LAGS, lag_profile(own), strict=True))
+    sd = math.sqrt(sum((one**2).sum() for one in own) / (12 + 56))
+    for lag in (-5, 1, 3):
+        found = np.concatenate([np.diagonal(one, lag) for one in own])
+        assert profile[lag] == pytest.approx(found.mean() / sd)
+    short = dict(zip(LAGS, lag_profile(own[:1]), strict=True))
+    assert short[5] is None and short[3] is not None
+
+
+def test_sums_for_plots_have_the_moments_of_all_orders():
+    strata = strata_of([matrix(6, k) for k in range(5)])
+    drawn = drawn_sums(strata, ADJACENCY, seed=1, content_digest=DIGEST, n_draws=40_000)
+    variance = sum(path_moments(one)[1] for one in strata.centred())
+    assert abs(drawn.mean()) < 5 * math.sqrt(variance / 40_000)
+    assert drawn.var() == pytest.approx(variance, rel=0.05)
 
 
 @pytest.mark.parametrize("codes", [[0] * 5, [0, 1, 0, 1, 0], [0, 0, 1, 1, 2]])
