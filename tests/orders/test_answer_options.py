@@ -133,9 +133,7 @@ def test_checks_of_options_are_made_again(read, beside, tmp_path):
         ("reversal,options", {"options": "published", "reversal": "declared"}),
     ],
 )
-def test_the_word_of_the_user_is_of_the_order_that_decides(
-    tests, provenances, read, tmp_path
-):
+def test_users_word_is_of_the_order_that_decides(tests, provenances, read, tmp_path):
     file, model, _ = read
     found = audited(model, file, tests=tests, shuffled=True, score_anyway=True)
     assert {r.method: r.order_provenance for r in found.results} == provenances

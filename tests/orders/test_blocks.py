@@ -108,9 +108,7 @@ def test_limit_never_cuts_a_block(tmp_path, pulse, capsys):
     assert row["n_examples"] == 19
 
 
-def test_secondary_test_without_an_order_is_left_out_with_a_warning(
-    tmp_path, pulse, capsys
-):
+def test_secondary_test_without_an_order_is_left_out(tmp_path, pulse, capsys):
     # Of the two values each stratum of a reversal has one alone in its middle.
     path = write(tmp_path / "x.jsonl", ["a", "b"] * 20, side=lambda i, _: "lmr"[i % 3])
     words = ["audit", str(pulse / "model"), str(path), "--group-field", "side"]

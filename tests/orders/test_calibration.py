@@ -114,9 +114,7 @@ def test_approximate_tests_relabel_one_scored_order(file):
     assert result.tokens_scored == pytest.approx(published.n_targets, rel=0.1)
 
 
-def test_calibration_of_a_real_model_is_kept_shown_and_verified(
-    pulse, tmp_path, capsys, monkeypatch
-):
+def test_calibration_of_a_model_is_verified(pulse, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = (pulse / "sets" / "pydocs-1.txt").read_text()
     (tmp_path / "docs.txt").write_text(f"\n{lines}")

@@ -75,9 +75,7 @@ def test_a_chat_is_read_with_the_space_that_stands_before_a_text_in_tuning(tmp_p
     assert expected[0].tokens[:2] == ["<s>", "▁"]
 
 
-def test_report_says_how_examples_were_read_and_that_the_model_was_tuned(
-    chat_model, tmp_path, capsys
-):
+def test_report_says_that_a_tuned_model_read_chats(chat_model, tmp_path, capsys):
     path, out = tmp_path / "file.txt", tmp_path / "out"
     rng = np.random.default_rng(0)
     lines = [" ".join(rng.choice([*"abcdefgh"], 4)) for _ in range(60)]
@@ -101,9 +99,7 @@ def test_report_says_how_examples_were_read_and_that_the_model_was_tuned(
         (None, "Trained with GRPO.", ["may have been tuned ('GRPO' in its card)"]),
     ],
 )
-def test_tuned_models_are_told_by_template_and_card(
-    pulse, tmp_path, template, card, said
-):
+def test_tuned_models_are_told(pulse, tmp_path, template, card, said):
     folder = shutil.copytree(pulse / "model", tmp_path / "m")
     if template is not None:
         with_template(folder, template)
@@ -128,9 +124,7 @@ def test_tuned_models_are_told_by_template_and_card(
         (TEMPLATE, "both", "b: example 1: --chat-template both needs"),
     ],
 )
-def test_templates_that_are_none_drop_text_or_read_the_clock_are_refused(
-    chat_model, template, turn, words
-):
+def test_templates_that_lose_text_are_refused(chat_model, template, turn, words):
     lines = Benchmark("b", ("of", "longer"), (None, None))
     with pytest.raises(InputError, match=words):
         chat_texts(load(with_template(chat_model, template)), turn, lines)

@@ -163,9 +163,7 @@ def test_other_inputs_get_another_folder_that_tells_of_the_first(
     assert len(third) == 3 and earlier == []
 
 
-def test_a_first_look_reads_the_head_of_a_large_file_and_says_so(
-    tmp_path, monkeypatch, capsys
-):
+def test_a_first_look_reads_the_head_of_a_file(tmp_path, monkeypatch, capsys):
     rng, path = np.random.default_rng(3), tmp_path / "tail.txt"
     path.write_text("\n".join([*words(rng, 60), *sorted(words(rng, 90), key=len)]))
     design = AuditDesign()

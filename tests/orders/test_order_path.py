@@ -93,9 +93,7 @@ def run(path, tokenizer, scorer, name="stratified", separator="\n", **kwargs):
     return result, scored.evidence, planned
 
 
-def test_pvalues_of_unseen_files_are_uniform_through_the_whole_path(
-    tmp_path, tokenizer
-):
+def test_pvalues_of_unseen_files_are_uniform(tmp_path, tokenizer):
     p, n = [], 300
     for i in range(n):
         path = write_lines(tmp_path / "x.txt", np.random.default_rng([7, i]))
@@ -109,9 +107,7 @@ def test_pvalues_of_unseen_files_are_uniform_through_the_whole_path(
 
 
 @pytest.mark.parametrize("name", ORDER_TESTS)
-def test_model_that_memorised_the_order_is_found_by_every_test(
-    tmp_path, tokenizer, name
-):
+def test_every_test_finds_a_memorised_order(tmp_path, tokenizer, name):
     # Distinct first and last letters: the stub knows each boundary of the file alone.
     order = np.random.default_rng(0).permutation([*"abcdefghijklmnopqrstuvwxyz"])
     path = tmp_path / "x.txt"
@@ -152,9 +148,7 @@ def test_scores_do_not_depend_on_where_the_published_order_stood(tmp_path, token
         (["a" * 100 + "bc"[i % 2] * (3 + i) for i in range(20)], "19 of 20", 9),
     ],
 )
-def test_equal_rows_are_scored_once_and_counted(
-    tmp_path, tokenizer, lines, n_repeated, most
-):
+def test_equal_rows_are_scored_once(tmp_path, tokenizer, lines, n_repeated, most):
     path = tmp_path / "x.txt"
     path.write_text("\n".join(lines))
     result, _, planned = run(path, tokenizer, random_bigrams(0))
@@ -205,9 +199,7 @@ def test_groups_restrict_orders_and_name_the_null(tmp_path, tokenizer):
 
 
 @pytest.mark.parametrize("name", ["reversal", "direction", "adjacency"])
-def test_randomised_p_values_are_between_those_with_ties_and_without(
-    tmp_path, tokenizer, name
-):
+def test_randomised_p_values_break_ties_alone(tmp_path, tokenizer, name):
     path = write_lines(tmp_path / "x.txt", np.random.default_rng(2))
     # A stub that looks at two ids sees neighbours if nothing stands between them.
     result, evidence, planned = run(
@@ -238,9 +230,7 @@ def test_nan_names_the_example(tmp_path, tokenizer, name):
         (["one", "two"], 2, "no two examples fit the model's context of 2 tokens"),
     ],
 )
-def test_files_that_cannot_be_tested_say_why(
-    tmp_path, tokenizer, lines, context, message
-):
+def test_bad_files_say_why(tmp_path, tokenizer, lines, context, message):
     path = tmp_path / "x.txt"
     path.write_text("\n".join(lines))
     with pytest.raises(InputError, match=message):

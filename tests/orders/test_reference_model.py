@@ -83,9 +83,7 @@ def test_likelihoods_are_compared_over_pairs_that_stand_there():
     assert loglik_gap(evidence) == pytest.approx(-2.0)
 
 
-def test_reference_that_sees_nothing_leaves_the_proof_and_its_difference(
-    file, tokenizer, tmp_path
-):
+def test_silent_reference_leaves_the_proof(file, tokenizer, tmp_path):
     seen, new = follower(file, tokenizer), random_bigrams(5)
     document = audited(file, tokenizer, tmp_path, seen, new, tests=None)
     rows = {row["method"]: row for row in document["results"]}

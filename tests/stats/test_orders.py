@@ -41,9 +41,7 @@ def test_fewest_strata_keep_the_floor_at_1e_12(n_orders, wanted):
         (7, 70, 128, 9, None, 2),
     ],
 )
-def test_stratum_size_is_the_smallest_of_its_limits(
-    n, n_ids, context, n_orders, limit, size
-):
+def test_stratum_size_is_the_smallest(n, n_ids, context, n_orders, limit, size):
     assert stratum_size(n, n_ids, context, n_orders, limit=limit) == size
 
 

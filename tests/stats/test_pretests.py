@@ -83,9 +83,7 @@ LENGTHS = np.random.default_rng(3).integers(1, 40, 100) + 100 * (np.arange(100) 
         (ROWS, {"turn": [1, 2, 3, 4] * 50}, {"label_steps:turn"}, {}),
     ],
 )
-def test_a_file_in_another_order_fails_and_by_the_right_name(
-    texts, fields, found, passed
-):
+def test_a_file_in_another_order_fails(texts, fields, found, passed):
     names = failed(texts, fields)
     assert found <= names and not names & set(passed)
 
