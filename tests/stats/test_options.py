@@ -2,14 +2,12 @@
 
 import itertools
 import math
-import zlib
 
 import numpy as np
 import pytest
 import scipy.stats
 
 from jaxcontam.stats.option_orders import draw_option_orders, is_sorted, option_pretests
-from jaxcontam.stats.randomisation import randomisation_test
 from tests.support.random_items import HOUSE, random_items
 
 pytestmark = pytest.mark.unoptimised
@@ -17,33 +15,10 @@ pytestmark = pytest.mark.unoptimised
 DIGEST = "sha256:" + "c3" * 32
 
 
-def score_of(texts, seed):
-    """A model that never saw an item: likes some orders, alphabetical ones most."""
-    noise = zlib.crc32(" ".join(texts).encode(), seed) / 2**32
-    in_order = sum(a < b for a, b in itertools.pairwise(texts))
-    return noise + 2.0 * in_order - 1.5 * (texts[0] > texts[-1])
-
-
 def reason_to_leave_out(texts):
     """Why an item alone in its file takes no part; None if it does."""
     design = draw_option_orders([texts], 1, seed=0, content_digest=DIGEST)
     return next(iter(design.left_out), None)
-
-
-def test_size_at_the_null_for_a_model_with_tastes():
-    p = np.empty(2_000)
-    for i in range(len(p)):
-        items = random_items(np.random.default_rng([9, i]), n=8)
-        design = draw_option_orders(items, 3, seed=i, content_digest=DIGEST)
-        rows = [
-            np.array([score_of([items[k][j] for j in order], i) for order in orders])
-            for k, orders in zip(design.items.tolist(), design.orders, strict=True)
-        ]
-        p[i] = randomisation_test(rows, np.ones(len(rows)), n_draws=0).p_value
-    for level in (0.001, 0.01, 0.05, 0.5):
-        slack = 3.3 * math.sqrt(level * (1 - level) / len(p))
-        assert np.mean(p <= level) <= level + slack
-    assert scipy.stats.kstest(p, "uniform").pvalue > 1e-3
 
 
 def test_one_item_of_each_set_of_options_takes_part():
