@@ -1,5 +1,6 @@
 """Order of answer options: exact among the orders that may stand, blind to the rest."""
 
+import functools
 import itertools
 import math
 
@@ -15,9 +16,12 @@ pytestmark = pytest.mark.unoptimised
 DIGEST = "sha256:" + "c3" * 32
 
 
+draw = functools.partial(draw_option_orders, seed=0, content_digest=DIGEST)
+
+
 def reason_to_leave_out(texts):
     """Why an item alone in its file takes no part; None if it does."""
-    design = draw_option_orders([texts], 1, seed=0, content_digest=DIGEST)
+    design = draw([texts], 1)
     return next(iter(design.left_out), None)
 
 
@@ -31,9 +35,7 @@ def test_one_item_of_each_set_of_options_takes_part():
     # The smallest digests of the two sets; one option in common joins nothing.
     digests = ["b", "a", "c", "d"]
     for seed in range(5):
-        design = draw_option_orders(
-            sets, 3, seed=seed, content_digest=DIGEST, digests=digests
-        )
+        design = draw(sets, 3, seed=seed, digests=digests)
         assert design.items.tolist() == [1, 3]
         assert design.left_out == {"share two options with another item": 2}
 
@@ -42,7 +44,7 @@ def test_a_house_order_of_some_options_is_one_choice():
     """Beside an option that is new in each item."""
     house = [["loses", "gains", "halts", f"new{i}"] for i in range(40)]
     others = [["up", "down", "left"], ["right", "up", "in"], ["left", "out", "up"]]
-    design = draw_option_orders([*house, *others], 3, seed=0, content_digest=DIGEST)
+    design = draw([*house, *others], 3)
     # Of the others the first and the last share two.
     assert sum(k < 40 for k in design.items) == 1
     assert sum(k >= 40 for k in design.items) == 2
@@ -54,9 +56,7 @@ def test_choice_among_items_that_share_options_knows_nothing_of_their_orders():
     digests = [f"{i:02}" for i in range(20)]
     for first in (HOUSE, sorted(HOUSE)):
         others = [[str(x) for x in rng.permutation(HOUSE)] for _ in range(19)]
-        design = draw_option_orders(
-            [first, *others], 3, seed=0, content_digest=DIGEST, digests=digests
-        )
+        design = draw([first, *others], 3, digests=digests)
         assert design.left_out["share two options with another item"] == 19
         assert design.items.tolist() == ([0] if first == HOUSE else [])
 
@@ -65,17 +65,14 @@ def test_of_copies_in_several_orders_chance_takes_one_and_not_the_first():
     """In a sorted file the first copy is the one whose order is alphabetical."""
     copies = [["able", "kind", "bone", "tree"], HOUSE]
     n = 400
-    chosen = [
-        draw_option_orders(copies, 3, seed=i, content_digest=DIGEST).items.item()
-        for i in range(n)
-    ]
+    chosen = [draw(copies, 3, seed=i).items.item() for i in range(n)]
     assert abs(np.mean(chosen) - 0.5) <= 3.3 * math.sqrt(0.25 / n)
 
 
 @pytest.mark.parametrize("n_orders", [1, 3, 5, 23, 99])
 def test_orders_are_different_none_sorted_and_the_published_one_comes_first(n_orders):
     items = random_items(np.random.default_rng(1), n=60, sizes=(3, 4, 5, 6, 9))
-    design = draw_option_orders(items, n_orders, seed=0, content_digest=DIGEST)
+    design = draw(items, n_orders)
     for i, orders in zip(design.items.tolist(), design.orders, strict=True):
         found = [tuple(order) for order in orders.tolist()]
         n = len(items[i])
@@ -96,10 +93,7 @@ def test_orders_are_different_none_sorted_and_the_published_one_comes_first(n_or
 def test_draws_are_uniform_over_the_other_orders_and_follow_the_seed():
     words = ("koala", "ape", "vole", "crow")
     items = [[f"{word} {i:04}" for word in words] for i in range(6_000)]
-    first, again, other = (
-        draw_option_orders(items, 1, seed=seed, content_digest=DIGEST).orders
-        for seed in (1, 1, 2)
-    )
+    first, again, other = (draw(items, 1, seed=seed).orders for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
     drawn = [tuple(orders[1]) for orders in first]
@@ -123,7 +117,7 @@ def test_draws_are_blind_to_the_published_order():
             for i, orders in zip(design.items.tolist(), design.orders, strict=True)
         }
         for version in (items, turned)
-        for design in [draw_option_orders(version, 2, seed=1, content_digest=DIGEST)]
+        for design in [draw(version, 2, seed=1)]
     )
     n_same = 0
     for i in one.keys() & other.keys():
@@ -138,7 +132,7 @@ def test_right_option_that_is_fixed_never_moves():
     rng = np.random.default_rng(6)
     items = random_items(rng, n=80, sizes=(3, 4, 7))
     places = [int(rng.integers(len(item))) for item in items]
-    design = draw_option_orders(items, 23, seed=0, content_digest=DIGEST, fixed=places)
+    design = draw(items, 23, fixed=places)
     for i, orders in zip(design.items.tolist(), design.orders, strict=True):
         assert (orders[:, places[i]] == places[i]).all()
 
