@@ -11,6 +11,7 @@ import math
 import numpy as np
 import pytest
 
+from jaxcontam.scoring.rows import Window, windows
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Scorer, n_targets
 
 V = 50
@@ -54,16 +55,57 @@ def direct(ids):
 FLOAT64 = {"rtol": 1e-12, "atol": 1e-12}
 
 
+def test_windows_read_each_target_once_with_half_a_context_before_it():
+    for n, context in itertools.product(range(1, 90), [2, 3, 4, 5, 8, 17]):
+        found = windows(n, context)
+        targets = [t for one in found for t in range(one.first_target, one.stop)]
+        assert targets == list(range(1, n))
+        for one in found:
+            assert 0 <= one.start < one.first_target <= one.stop <= n
+            assert one.stop - one.start <= context
+            assert one.start == 0 or one.first_target - one.start >= context / 2
+        # A long sequence is read in full windows to its end, in strides of a half.
+        if n > context:
+            assert {one.stop - one.start for one in found} == {context}
+            assert found[-1].stop == n
+        strides = max(0, math.ceil((n - context) / (context // 2)))
+        assert len(found) == 1 + strides
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [
+        (1, [(0, 1, 1)]),
+        (4, [(0, 4, 1)]),
+        (5, [(0, 4, 1), (1, 5, 4)]),
+        (6, [(0, 4, 1), (2, 6, 4)]),
+        (9, [(0, 4, 1), (2, 6, 4), (4, 8, 6), (5, 9, 8)]),
+    ],
+)
+def test_windows_of_four_by_hand(n, expected):
+    assert windows(n, 4) == [Window(*one) for one in expected]
+
+
+@pytest.mark.parametrize("forward", [bigram, only_real_tokens])
 @pytest.mark.parametrize("batch_tokens", [1, 64, 100_000])
 @pytest.mark.parametrize("context", [64, 16, 5, 2])
 def test_log_likelihoods_are_the_direct_sums_with_and_without_windows(
-    context, batch_tokens
+    forward, context, batch_tokens
 ):
-    sequences = drawn_sequences()
-    scorer = Scorer(bigram, context=context, batch_tokens=batch_tokens)
-    np.testing.assert_allclose(
-        scorer.log_likelihoods(sequences), [direct(ids) for ids in sequences], **FLOAT64
-    )
+    """Whatever stands in the padding."""
+    sequences, calls = drawn_sequences(), []
+    scorer = Scorer(forward, context=context, batch_tokens=batch_tokens)
+    found = scorer.log_likelihoods(sequences, lambda *call: calls.append(call))
+    np.testing.assert_allclose(found, [direct(ids) for ids in sequences], **FLOAT64)
+    # Progress only grows, and reaches the total.
+    total = sum(len(ids) - 1 for ids in sequences)
+    assert n_targets(sequences) == total
+    assert calls[-1] == (total, total)
+    assert [done for done, _ in calls] == sorted({done for done, _ in calls})
+    # The order of the sequences changes no score.
+    order = np.random.default_rng(4).permutation(len(sequences))
+    again = scorer.log_likelihoods([sequences[i] for i in order])
+    np.testing.assert_array_equal(again, found[order])
 
 
 def test_log_likelihoods_are_summed_in_float64():
@@ -97,41 +139,13 @@ def test_moments_stand_below_the_log_probabilities_and_enter_no_sum():
     np.testing.assert_allclose(loglik, direct(ids), **FLOAT64)
 
 
-def test_sequence_in_the_context_is_scored_on_its_whole_prefix():
-    (found,) = Scorer(n_seen, context=30, batch_tokens=64).tokens(
-        [np.ones(30, np.int32)]
-    )
-    np.testing.assert_array_equal(found, [np.arange(1, 30)])
-
-
-@pytest.mark.parametrize("n_ids", [31, 44, 45, 46, 100])
-def test_every_target_of_a_long_sequence_sees_at_least_half_a_context(n_ids):
+@pytest.mark.parametrize("n_ids", [30, 31, 44, 45, 46, 100])
+def test_every_target_sees_its_whole_prefix_or_half_a_context(n_ids):
     scorer = Scorer(n_seen, context=30, batch_tokens=64)
-    (found,) = scorer.tokens([np.ones(n_ids, np.int32)])
-    seen = found[0]
+    ((seen,),) = scorer.tokens([np.ones(n_ids, np.int32)])
     assert len(seen) == n_ids - 1
     np.testing.assert_array_equal(seen[:29], np.arange(1, 30))
-    assert (seen[29:] >= 15).all()
-    assert (seen <= 29).all()
-
-
-@pytest.mark.parametrize("context", [64, 16])
-def test_padding_ids_never_matter(context):
-    sequences = drawn_sequences()
-    padded = Scorer(only_real_tokens, context=context, batch_tokens=256)
-    np.testing.assert_allclose(
-        padded.log_likelihoods(sequences), [direct(ids) for ids in sequences], **FLOAT64
-    )
-
-
-def test_order_of_the_sequences_changes_no_score():
-    sequences = drawn_sequences()
-    scorer = Scorer(bigram, context=16, batch_tokens=64)
-    order = np.random.default_rng(4).permutation(len(sequences))
-    np.testing.assert_array_equal(
-        scorer.log_likelihoods([sequences[i] for i in order]),
-        scorer.log_likelihoods(sequences)[order],
-    )
+    assert (seen[29:] >= 15).all() and (seen <= 29).all()
 
 
 def test_forward_is_called_with_few_shapes_of_int32():
@@ -176,19 +190,6 @@ def test_moment_that_is_not_finite_is_an_error_too():
     scorer = Scorer(forward, context=64, batch_tokens=64)
     with pytest.raises(NonFiniteScoreError, match="sequence 0, id 2: not finite"):
         scorer.tokens([np.array([3, 4, 17], np.int32)])
-
-
-@pytest.mark.parametrize("context", [64, 16])
-def test_progress_only_grows_and_reaches_the_total(context):
-    calls = []
-    sequences = drawn_sequences()
-    Scorer(bigram, context=context, batch_tokens=64).log_likelihoods(
-        sequences, lambda done, total: calls.append((done, total))
-    )
-    total = sum(len(ids) - 1 for ids in sequences)
-    assert calls[-1] == (total, total)
-    assert n_targets(sequences) == total
-    assert [done for done, _ in calls] == sorted({done for done, _ in calls})
 
 
 def test_sequence_of_one_id_has_no_target_and_log_likelihood_zero():

@@ -1,13 +1,12 @@
 """A stub run of the scorer with a store, in processes that tests kill. No JAX here.
 
-`python tests/support/store_process.py TASK FOLDER LOG SEED` does a task; see the
-functions below. LOG gets a line for each batch that the forward function is asked for.
+`python tests/support/store_process.py kill|two FOLDER LOG` does a task; LOG gets a
+line for each batch that the forward function is asked for.
 """
 
 import hashlib
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxcontam.errors import InputError
 from jaxcontam.scoring.identity import ScoreIdentity
 from jaxcontam.scoring.rows import SUMS, fill
 from jaxcontam.scoring.scorer import Scorer, batch_keys
@@ -95,9 +93,9 @@ def held_batches(folder, n=1000):
     }
 
 
-def kill_at_random_moments(folder, log, seed):
+def kill_at_random_moments(folder, log):
     """For each of N_KILLS killed runs: batches held before it, asked for, and both."""
-    rng, found = np.random.default_rng(seed), []
+    rng, found = np.random.default_rng(0), []
     for i in range(N_KILLS):
         held = held_batches(folder)
         log.unlink(missing_ok=True)
@@ -116,12 +114,7 @@ def kill_at_random_moments(folder, log, seed):
     print(json.dumps(found))
 
 
-def run_once(folder, log, seed):
-    """One run of a second or two."""
-    scorer_with(folder, log, pause=1e-3).sums(drawn_sequences())
-
-
-def two_at_once(folder, log, seed):
+def two_at_once(folder, log):
     """Two runs with half of their sequences in common write into one folder."""
     pids = [
         forked(lambda part=part: scorer_with(folder, log).tokens(part))
@@ -131,47 +124,23 @@ def two_at_once(folder, log, seed):
         os.waitpid(pid, 0)
 
 
-def full_disk(folder, log, seed):
-    """Print the message of a run whose files may not exceed `seed` bytes.
-
-    Then there is room again, and the same scorer scores one half of it all.
-    """
-    scorer, (_, most) = scorer_with(folder), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (seed, most))
-    try:
-        scorer.sums(drawn_sequences())
-    except InputError as e:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-        scorer.sums(drawn_sequences()[:500])
-        print(json.dumps([str(e), e.hint]))
-
-
-def process(name, folder, log, seed=0):
-    """A process of this file that does a task, running."""
+def said_by(name, folder, log):
+    """What a task of this file printed, as JSON."""
     root = Path(__file__).resolve().parents[2]
-    return subprocess.Popen(
-        [sys.executable, __file__, name, folder, log, str(seed)],
+    done = subprocess.run(
+        [sys.executable, __file__, name, folder, log],
         cwd=root,
         env={"PYTHONPATH": str(root)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
+        timeout=60,
         text=True,
     )
+    assert done.stderr == ""
+    return json.loads(done.stdout or "null")
 
-
-def said_by(name, folder, log, seed=0):
-    """What a task printed, as JSON."""
-    out, err = process(name, folder, log, seed).communicate(timeout=60)
-    assert err == ""
-    return json.loads(out or "null")
-
-
-TASKS = {
-    task.__name__: task
-    for task in (kill_at_random_moments, run_once, two_at_once, full_disk)
-}
 
 if __name__ == "__main__":
     name, *words = sys.argv[1:]
     assert "jax" not in sys.modules, "the scorer and the store need no JAX"
-    TASKS[name](Path(words[0]), Path(words[1]), int(words[2]))
+    tasks = {"kill": kill_at_random_moments, "two": two_at_once}
+    tasks[name](Path(words[0]), Path(words[1]))

@@ -47,13 +47,9 @@ def test_equal_requests_are_sent_once_unless_told_apart():
     with opened(server, concurrency=1) as client:
         same = client.post_all(PATH, bodies(1) * 3)
         apart = client.post_all(PATH, bodies(1) * 3, repeats=[1, 2, 2])
+        assert client.post_all(PATH, []) == []
     assert texts(same) == ["p0 1"] * 3
     assert texts(apart) == ["p0 2", "p0 3", "p0 3"]
-
-
-def test_no_requests_are_no_answers():
-    with opened(Server()) as client:
-        assert client.post_all(PATH, []) == []
 
 
 def test_a_rerun_sends_nothing_and_gives_the_same(tmp_path):
@@ -120,7 +116,7 @@ def test_after_a_failure_nothing_is_begun_and_what_is_on_its_way_is_kept(tmp_pat
     assert len(again.prompts) == 50 - 3
 
 
-def test_ctrl_c_waits_for_the_answers_on_their_way(tmp_path):
+def test_ctrl_c_waits_for_what_is_on_its_way_and_the_client_may_go_on(tmp_path):
     def late(prompt, _):
         # Longer on its way than Ctrl-C takes.
         time.sleep(0.2 * (prompt != "p0"))
@@ -129,29 +125,12 @@ def test_ctrl_c_waits_for_the_answers_on_their_way(tmp_path):
         raise KeyboardInterrupt
 
     server, path = Server(late), tmp_path / "j.jsonl"
-    with (
-        opened(server, Journal(path), concurrency=4) as client,
-        pytest.raises(KeyboardInterrupt),
-    ):
-        client.post_all(PATH, bodies(50), press)
-    assert 4 <= len(server.prompts) <= 5
-    assert len(path.read_text().splitlines()) == len(server.prompts)
-
-
-def test_ctrl_c_ends_cleanly_and_the_client_may_go_on(tmp_path):
-    server, journal = Server(), Journal(tmp_path / "j.jsonl")
-
-    def press(n_done, _):
-        if n_done == 5:
-            raise KeyboardInterrupt
-
-    with opened(server, journal, concurrency=2) as client:
+    with opened(server, Journal(path), concurrency=4) as client:
         with pytest.raises(KeyboardInterrupt):
-            client.post_all(PATH, bodies(5000), press)
+            client.post_all(PATH, bodies(50), press)
         n_sent = client.n_sent
-        assert 5 <= n_sent < 5000
-        lines = journal.path.read_text().splitlines()
-        assert n_sent - 2 <= len(lines) <= n_sent
+        assert 4 <= len(server.prompts) == n_sent <= 5
+        assert len(path.read_text().splitlines()) == n_sent
         # Nothing goes on behind the caller's back.
         assert texts([client.post(PATH, {"prompt": "after"})]) == ["AFTER"]
         assert client.n_sent == n_sent + 1
@@ -171,6 +150,8 @@ def test_a_client_may_be_closed_from_any_thread():
     other.post(PATH, bodies(1)[0])
     with opened(Server(plan)) as client:
         assert texts([client.post(PATH, bodies(1)[0])]) == ["P0"]
+    # Once more is closing, too.
+    other.__exit__(None, None, None)
 
 
 def test_threads_end_with_the_call():
@@ -201,10 +182,7 @@ def test_a_refusal_stands_for_one_answer_and_is_kept_if_others_are_answered(tmp_
             assert str(found[i]) == "http://host/v1: HTTP 400 (filter)"
             assert found[i].status == 400
     assert sorted(server.prompts) == ["p0", "p1", "p2", "p3", "p4"]
-    with (
-        opened(server, Journal(path)) as client,
-        pytest.raises(RefusedError, match="filter"),
-    ):
+    with opened(server, Journal(path)) as client, pytest.raises(RefusedError):
         client.post(PATH, bodies(2)[1])
     server.plan = lambda *_: None
     with opened(server, Journal(path), retry_refused=True) as client:
@@ -216,22 +194,18 @@ def test_a_refusal_stands_for_one_answer_and_is_kept_if_others_are_answered(tmp_
 
 
 def test_a_refusal_is_asked_again_once_a_run(tmp_path):
-    server, path = refusing({"p1"}), tmp_path / "j.jsonl"
-    settings = {"retry_refused": True, "concurrency": 1}
-    with opened(server, Journal(path), **settings) as client:
+    server, journal = refusing({"p1"}), Journal(tmp_path / "j.jsonl")
+    with opened(server, journal, retry_refused=True, concurrency=1) as client:
         for _ in range(3):
             client.post_all(PATH, bodies(2), keeps_refusals=True)
     assert sorted(server.prompts) == ["p0", "p1"]
 
 
-@pytest.mark.parametrize("keeps_refusals", [True, False])
-def test_refusals_of_a_server_that_answers_nothing_are_not_kept(
-    tmp_path, keeps_refusals
-):
+def test_refusals_of_a_server_that_answers_nothing_are_not_kept(tmp_path):
     server, path = refusing({"p0"}), tmp_path / "j.jsonl"
     for _ in range(2):
         with opened(server, Journal(path)) as client:
-            client.post_all(PATH, bodies(1), keeps_refusals=keeps_refusals)
+            client.post_all(PATH, bodies(1), keeps_refusals=True)
     assert server.prompts == ["p0", "p0"]
 
 
@@ -251,10 +225,8 @@ def test_an_answer_that_is_none_to_the_caller_counts_as_refused(tmp_path):
 
 
 def test_an_answer_that_the_caller_cannot_use_is_asked_for_again_and_not_kept(tmp_path):
-    server, path = (
-        Server(lambda prompt, number: "bad" if number < 3 else None),
-        tmp_path,
-    )
+    path = tmp_path
+    server = Server(lambda prompt, number: "bad" if number < 3 else None)
 
     def check(body, answer):
         if answer["choices"][0]["text"] == "bad":
@@ -290,10 +262,3 @@ def test_a_model_that_changes_is_noticed_in_a_run_and_across_runs(tmp_path):
         assert client.n_sent == 1
         assert client.fingerprints == {("m-1", "fp_a"), ("m-1", "fp_b")}
         assert "m-1 fp_a, m-1 fp_b" in (snapshot_warning(client) or "")
-
-
-def test_closing_twice_is_closing():
-    with opened(Server()) as client:
-        client.post(PATH, bodies(1)[0])
-    client.__exit__(None, None, None)
-    assert client.n_sent == 1
