@@ -1,4 +1,4 @@
-"""Servers that answer a probe's sentences as models do, and rows otherwise."""
+"""Servers that answer a probe's sentences as models do, and rows otherwise; eras."""
 
 import json
 import random
@@ -7,12 +7,13 @@ import httpx2
 import numpy as np
 import pytest
 
+from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.logprobs import Way
-from jaxcontam.scoring.api.trust import SpotChecks, probe
+from jaxcontam.scoring.api.trust import SpotChecks, find_eras, probe
 from jaxcontam.scoring.remote import ServedPrompts
-from tests.scoring.api.test_probe import WordServer
-from tests.support.api_transport import opened
+from tests.scoring.api.test_probe import WordServer, words
+from tests.support.api_transport import MODEL, opened
 
 WAY = Way(echo=True, ids=False, max_tokens=0)
 N_ROWS = 300
@@ -51,7 +52,7 @@ class Turning(WordServer):
 def test_an_honest_server_passes_and_a_hundredth_is_asked_again():
     server = Turning(lambda _, value: value)
     found, spots = scored(server)
-    expected = [server.read(row.split(" ")[:1] + words_after(row))[1:] for row in ROWS]
+    expected = [server.read(words(row))[1:] for row in ROWS]
     assert [one.logprobs.tolist() for one in found] == expected
     # A hundredth of blocks of 128, 128 and 44 rows, rounded up; and beside each of five
     # texts another one.
@@ -62,7 +63,7 @@ def test_an_honest_server_passes_and_a_hundredth_is_asked_again():
 
 
 @pytest.mark.parametrize(
-    ("turn", "n_honest", "words"),
+    ("turn", "n_honest", "said"),
     [
         (lambda i, _: -1.0, 0, "made-up log-probabilities: -1 for every token"),
         (lambda i, _: -1.0, 150, "made-up log-probabilities: -1 for every token"),
@@ -72,12 +73,12 @@ def test_an_honest_server_passes_and_a_hundredth_is_asked_again():
     ],
 )
 def test_a_server_that_is_honest_to_a_probe_and_not_to_rows_is_refused(
-    turn, n_honest, words
+    turn, n_honest, said
 ):
     server = Turning(turn, n_honest)
     probe(server, url="http://host/v1")
     server.bodies.clear()
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=said):
         scored(server)
 
 
@@ -146,5 +147,16 @@ def test_a_server_that_takes_it_up_rightly_passes():
         assert spots.difference == 0
 
 
-def words_after(row):
-    return [" " + word for word in row.split(" ")[1:]]
+def test_a_move_of_the_server_begins_an_era(tmp_path):
+    journal = Journal(tmp_path / "requests.jsonl")
+
+    def era(second):
+        return find_eras(journal, MODEL, "a b", np.array([-1.0, second]))
+
+    moves = (0, 0.0005, 0.002, 0.0025)
+    assert [era(-2.0 - moved).now for moved in moves] == [0, 0, 1, 1]
+    first, now = ["x"], ["x", "y"]
+    assert (era(-2.0).of_call(first), era(-2.02).of_call(first)) == (2, 2)
+    assert era(-2.04).of_call(now) > 2
+    with pytest.raises(InputError, match="another model"):
+        era(-3.0)
