@@ -10,14 +10,12 @@ import httpx2
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.address import ApiModel
-from jaxcontam.scoring.api.client import ApiClient
 from jaxcontam.scoring.api.logprobs import PATH, Way
 from jaxcontam.scoring.api.trust import probe
 from jaxcontam.scoring.remote import ServedPrompts
+from tests.support.api_transport import MODEL, opened
 
 ANSWERS = Path(__file__).parent / "engine_answers"
-URL = "http://host/v1"
 READ = [-5.25, -6.125, -2.375, -0.5625, -1.75]
 
 
@@ -34,12 +32,7 @@ def replaying(name):
                 return httpx2.Response(200, json=one["answer"])
         return httpx2.Response(404, json={"error": {"message": "not recorded"}})
 
-    return ApiClient(
-        ApiModel(URL, "m"),
-        api_key=None,
-        sleep=lambda _: None,
-        transport=httpx2.MockTransport(answer),
-    )
+    return opened(answer)
 
 
 def probed(name):
@@ -48,7 +41,7 @@ def probed(name):
         lambda body, once=False: client.post(
             PATH, body, is_kept=False, tries=1 if once else None
         ),
-        url=URL,
+        url=MODEL.url,
     )
 
 
@@ -87,14 +80,8 @@ def test_an_engine_without_numbers_of_prompts_is_refused_in_one_line():
 
 
 def test_another_answer_is_none_of_the_protocol():
-    client = ApiClient(
-        ApiModel(URL, "m"),
-        api_key=None,
-        sleep=lambda _: None,
-        transport=httpx2.MockTransport(
-            lambda _: httpx2.Response(200, json={"meta_info": {"prompt_tokens": 1}})
-        ),
-    )
+    answer = {"meta_info": {"prompt_tokens": 1}}
+    client = opened(lambda _: httpx2.Response(200, json=answer))
     prompts = ServedPrompts(client, Way(echo=True, ids=False, is_sglang=True))
     with pytest.raises(InputError, match="no answer of SGLang's own protocol"):
         prompts.scores(["a fox"], None)

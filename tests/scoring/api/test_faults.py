@@ -3,13 +3,11 @@
 import contextlib
 import gzip
 import json
-import os
 import shutil
 import signal
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 import time
 import traceback
@@ -127,26 +125,6 @@ def test_an_answer_that_inflates_beyond_what_was_asked_is_not_read(tmp_path):
         said = "longer than the 262,912 bytes that it can be"
         with pytest.raises(ApiError, match=said):
             client.post(PATH, BODY)
-
-
-def test_one_hung_request_does_not_hold_up_the_others(tmp_path):
-    """Many on few connections; each fourth hangs at its first try."""
-    hung = set()
-
-    def answer(body, number, handler):
-        prompt = body["prompt"]
-        if int(prompt) % 4 == 0 and prompt not in hung:
-            hung.add(prompt)
-            hang(body, handler)
-            return None
-        return 200, answer_to(body)
-
-    bodies = [{"prompt": str(i)} for i in range(16)]
-    with serving(answer) as (url, seen):
-        with opened(url, timeout_seconds=SHORT * 3, concurrency=4) as client:
-            found = client.post_all(PATH, bodies)
-        assert [text_of(one) for one in found] == [str(i) for i in range(16)]
-        assert len(seen) == 20
 
 
 @pytest.mark.parametrize("presses", [1, 2])
@@ -344,58 +322,3 @@ def test_a_proxy_that_is_none_is_one_clear_line(monkeypatch):
         opened("http://host/v1")
     assert "HTTP_PROXY" in e.value.hint
     assert KEY not in "".join(traceback.format_exception(e.value))
-
-
-CHILD = """
-import sys
-from pathlib import Path
-from jaxcontam.data.journal import Journal
-from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.address import ApiModel
-from jaxcontam.scoring.api.client import ApiClient
-
-url, path = sys.argv[1:]
-bodies = [{"prompt": str(i)} for i in range(40)]
-with ApiClient(
-    ApiModel(url, "m"), api_key=None, journal=Journal(Path(path)), concurrency=4
-) as client:
-    client.post_all("/completions", bodies)
-    print(client.n_sent)
-"""
-
-
-@pytest.mark.parametrize(
-    "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
-)
-def test_a_run_that_is_killed_goes_on_and_pays_for_nothing_twice(tmp_path, how):
-    """Killed at an arbitrary moment; only what was on its way is asked again."""
-    path, answered = tmp_path / "j.jsonl", []
-    enough = threading.Event()
-
-    def answer(body, number, handler):
-        if number > 17 and not enough.is_set():
-            # From here on nothing is answered to the first process.
-            hang(body, handler)
-            return None
-        answered.append(body["prompt"])
-        return 200, answer_to(body)
-
-    with serving(answer) as (url, seen):
-        command = [sys.executable, "-c", CHILD, url, str(path)]
-        child = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
-        )
-        while len(seen) < 17 + 4 and child.poll() is None:
-            time.sleep(0.01)
-        child.send_signal(how)
-        _, said = child.communicate()
-        assert child.returncode != 0
-        if how == signal.SIGINT:
-            assert said.decode().rstrip().endswith("KeyboardInterrupt")
-        enough.set()
-        n_kept = len(path.read_text().splitlines())
-        assert n_kept == len(answered) == 17
-        second = subprocess.run(command, capture_output=True, check=True, text=True)
-    assert second.stdout.split() == [str(40 - n_kept)]
-    assert second.stderr == ""
-    assert sorted(answered, key=int) == [str(i) for i in range(40)]
