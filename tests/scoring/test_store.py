@@ -1,7 +1,10 @@
-"""The store of scores: what has a key of its own, kills, and writers side by side."""
+"""The store of scores: what has a key of its own, and writers side by side.
+
+Kills and damage: tests/faults/test_resume.py.
+"""
 
 import dataclasses
-import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -14,10 +17,8 @@ from tests.support.store_process import (
     BATCH_TOKENS,
     CONTEXT,
     IDENTITY,
-    N_KILLS,
     TABLE,
     drawn_sequences,
-    said_by,
     scorer_with,
 )
 
@@ -181,37 +182,21 @@ def test_device_that_gives_other_numbers_for_stored_rows_is_refused(tmp_path):
     assert "--no-store" in caught.value.hint
 
 
-def test_runs_killed_at_random_moments_lose_what_was_in_flight_alone(tmp_path):
-    folder = tmp_path / "store"
-    found = said_by("kill", folder, tmp_path / "log")
-    assert len(found) == N_KILLS
-    held = [row[0] for row in found]
-    assert held == sorted(held)
-    # The kills fell into the scoring, not all before or after it.
-    assert len(set(held)) > N_KILLS / 4
-    # No committed batch is asked for again.
-    assert [repeated for _, _, repeated in found] == [0] * N_KILLS
-    # One batch on the device, one before it.
-    for (before, asked, _), (after, _, _) in itertools.pairwise(found):
-        assert after - before >= asked - 2
-    # What goes on has the bits of an uninterrupted run.
+def test_two_runs_at_once_fill_one_folder(tmp_path, capsys):
+    """Half of their sequences are in both."""
     sequences = drawn_sequences()
-    uninterrupted = scorer_with(None).sums(sequences)
-    resumed, asked = counted(folder)
-    sums = resumed.sums(sequences)
-    assert_same_bits(
-        [sums.loglik, sums.first], [uninterrupted.loglik, uninterrupted.first]
-    )
-    assert len(asked) <= len(resumed.plan(sequences)[1]) - found[-1][0]
-    assert sums.n_cached > 0
-
-
-def test_two_processes_fill_one_folder(tmp_path, capsys):
-    folder, sequences = tmp_path / "store", drawn_sequences()
-    said_by("two", folder, tmp_path / "log")
-    assert len(list(folder.iterdir())) == 2
-    for part in (sequences[:600], sequences[400:]):
-        scorer, asked = counted(folder)
+    parts = (sequences[:600], sequences[400:])
+    runs = [
+        threading.Thread(target=scorer_with(tmp_path).tokens, args=[part])
+        for part in parts
+    ]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert len(list(tmp_path.iterdir())) == 2
+    for part in parts:
+        scorer, asked = counted(tmp_path)
         assert_same_bits(scorer.tokens(part), scorer_with(None).tokens(part))
         assert asked == []
     assert capsys.readouterr().err == ""

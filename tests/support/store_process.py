@@ -1,28 +1,15 @@
-"""A stub run of the scorer with a store, in processes that tests kill. No JAX here.
-
-`python tests/support/store_process.py kill|two FOLDER LOG` does a task; LOG gets a
-line for each batch that the forward function is asked for.
-"""
+"""A stub of a model in NumPy, and a scorer of it with a store. No JAX here."""
 
 import hashlib
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 
 from jaxcontam.scoring.identity import ScoreIdentity
-from jaxcontam.scoring.rows import SUMS, fill
-from jaxcontam.scoring.scorer import Scorer, batch_keys
+from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.store import ScoreStore
 
 V, CONTEXT, BATCH_TOKENS = 50, 32, 64
 TABLE = -np.random.default_rng(0).gamma(1.0, size=(V, V)).astype(np.float32)
-N_KILLS = 20
 
 IDENTITY = ScoreIdentity(
     model="sha256:0",
@@ -58,89 +45,14 @@ def batch_name(inputs_BS):
     ).hexdigest()
 
 
-def scorer_with(folder, log=None, *, pause=0.0):
+def scorer_with(folder, log=None):
     """A scorer of random bigrams; `log` gets the name of each batch it is asked for."""
 
     def forward(inputs_BS, targets_BS):
         if log is not None:
-            with log.open("ab", buffering=0) as file:
-                file.write(f"{batch_name(inputs_BS)}\n".encode())
-        time.sleep(pause)
+            with log.open("a") as file:
+                file.write(f"{batch_name(inputs_BS)}\n")
         return TABLE[inputs_BS, targets_BS], None, None
 
     store = None if folder is None else ScoreStore(folder, IDENTITY)
     return Scorer(forward, context=CONTEXT, batch_tokens=BATCH_TOKENS, store=store)
-
-
-def forked(run):
-    """Pid of a process that runs a function and exits."""
-    if pid := os.fork():
-        return pid
-    try:
-        run()
-    finally:
-        os._exit(0)
-
-
-def held_batches(folder, n=1000):
-    """Names of the planned batches whose rows are all in the store."""
-    scorer, sequences = scorer_with(folder), drawn_sequences(n)
-    rows, batches = scorer.plan(sequences)
-    return {
-        batch_name(fill(batch, rows, sequences)[0])
-        for batch in batches
-        if scorer.store.holds(batch_keys(scorer.store, batch, rows, sequences, SUMS))
-    }
-
-
-def kill_at_random_moments(folder, log):
-    """For each of N_KILLS killed runs: batches held before it, asked for, and both."""
-    rng, found = np.random.default_rng(0), []
-    for i in range(N_KILLS):
-        held = held_batches(folder)
-        log.unlink(missing_ok=True)
-        pid = forked(
-            lambda: scorer_with(folder, log, pause=2e-3).sums(drawn_sequences())
-        )
-        # Every other run is sure to score, however slow the machine is.
-        while i % 2 and not log.exists():
-            time.sleep(1e-3)
-        time.sleep(rng.uniform(0, 0.1))
-        os.kill(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
-        assert os.WIFSIGNALED(status), "the run ended before it could be killed"
-        asked = log.read_text().split() if log.exists() else []
-        found.append([len(held), len(asked), len(held & set(asked))])
-    print(json.dumps(found))
-
-
-def two_at_once(folder, log):
-    """Two runs with half of their sequences in common write into one folder."""
-    pids = [
-        forked(lambda part=part: scorer_with(folder, log).tokens(part))
-        for part in (drawn_sequences()[:600], drawn_sequences()[400:])
-    ]
-    for pid in pids:
-        os.waitpid(pid, 0)
-
-
-def said_by(name, folder, log):
-    """What a task of this file printed, as JSON."""
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, __file__, name, folder, log],
-        cwd=root,
-        env={"PYTHONPATH": str(root)},
-        capture_output=True,
-        timeout=60,
-        text=True,
-    )
-    assert done.stderr == ""
-    return json.loads(done.stdout or "null")
-
-
-if __name__ == "__main__":
-    name, *words = sys.argv[1:]
-    assert "jax" not in sys.modules, "the scorer and the store need no JAX"
-    tasks = {"kill": kill_at_random_moments, "two": two_at_once}
-    tasks[name](Path(words[0]), Path(words[1]))
