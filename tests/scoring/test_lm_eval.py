@@ -225,12 +225,6 @@ def test_too_few_answers_are_refused_and_not_kept(tmp_path):
         ("lm_eval:", "no type of model"),
         ("lm_eval:hf:pretrained=/no/such/folder", "lm_eval:hf:pretrained=/no/such"),
         ("lm_eval:hf:no_such_argument=1", "no_such_argument|pretrained"),
-        *(
-            (f"lm_eval:local-completions:{name}=hush", f"{name} does not belong")
-            for name in ("auth_token", "hf_token", "apikey", "password", "api_key")
-        ),
-        ("lm_eval:local-completions:base_url=https://u:hush@h/v1", "no password"),
-        ("lm_eval:local-completions:base_url=https://h/v1?k=hush", "no query"),
         # Names that only sound so go on to the object.
         (
             "lm_eval:hf:tokenizer=a,max_tokens=1,add_bos_token=x,prefix_token_id=1,"
@@ -243,7 +237,6 @@ def test_a_model_word_that_cannot_be_built_is_one_line(word, message):
     with pytest.raises(InputError, match=message) as caught:
         open_lm_eval(word)
     assert "\n" not in str(caught.value)
-    assert "hush" not in str(caught.value) + caught.value.hint
 
 
 def test_without_the_package_the_error_says_how_to_install_it(monkeypatch):

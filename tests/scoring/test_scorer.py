@@ -119,26 +119,23 @@ def test_log_likelihoods_are_summed_in_float64():
 
 
 @pytest.mark.parametrize("context", [64, 16])
-def test_tokens_are_those_of_each_target_in_order(context):
-    sequences = drawn_sequences()
-    found = Scorer(bigram, context=context, batch_tokens=64).tokens(sequences)
-    for ids, scores in zip(sequences, found, strict=True):
-        assert scores.dtype == np.float32
-        np.testing.assert_array_equal(scores, [BIGRAM[ids[:-1], ids[1:]]])
-
-
-def test_moments_stand_below_the_log_probabilities_and_enter_no_sum():
+def test_tokens_stand_above_their_moments_which_enter_no_sum(context):
     def forward(inputs_BS, targets_BS):
         logprobs_BS, _, _ = bigram(inputs_BS, targets_BS)
         return logprobs_BS, 2 * logprobs_BS, logprobs_BS**2
 
-    ids = drawn_sequences(1, longest=40, seed=3)[0]
-    scorer = Scorer(forward, context=16, batch_tokens=64)
-    (found,) = scorer.tokens([ids])
-    logprobs_S = BIGRAM[ids[:-1], ids[1:]]
-    np.testing.assert_array_equal(found, [logprobs_S, 2 * logprobs_S, logprobs_S**2])
-    (loglik,) = scorer.log_likelihoods([ids])
-    np.testing.assert_allclose(loglik, direct(ids), **FLOAT64)
+    sequences = drawn_sequences()
+    scorer = Scorer(forward, context=context, batch_tokens=64)
+    alone = Scorer(bigram, context=context, batch_tokens=64).tokens(sequences)
+    found = scorer.tokens(sequences)
+    for ids, scores, (own,) in zip(sequences, found, alone, strict=True):
+        logprobs_S = BIGRAM[ids[:-1], ids[1:]]
+        assert scores.dtype == own.dtype == np.float32
+        np.testing.assert_array_equal(own, logprobs_S)
+        moments = [logprobs_S, 2 * logprobs_S, logprobs_S**2]
+        np.testing.assert_array_equal(scores, moments)
+    logliks = scorer.log_likelihoods(sequences)
+    np.testing.assert_allclose(logliks, [direct(ids) for ids in sequences], **FLOAT64)
 
 
 @pytest.mark.parametrize("n_ids", [30, 31, 44, 45, 46, 100])

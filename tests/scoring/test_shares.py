@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli.main import main
-from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.scoring import shares
 from jaxcontam.scoring.scorer import Scorer
@@ -22,7 +21,6 @@ from jaxcontam.scoring.shares import (
     ShareScored,
     SharesMissingError,
     each_scored,
-    parse_share,
 )
 from jaxcontam.scoring.store import ScoreStore
 from tests.support.served_model import byte_tokenizer, decoder, save
@@ -157,15 +155,6 @@ def test_a_share_says_what_it_scored(tmp_path):
         f"{e.value}" == f"share 1 of 2: its {n // 2} of {n} batches are in {tmp_path}"
     )
     assert len(asked) == n // 2
-
-
-@pytest.mark.parametrize("word", ["8/8", "1", "-1/2", "0/0", "auto"])
-def test_a_share_that_is_none_is_refused(word):
-    assert parse_share("2/8") == Share(2, 8)
-    with pytest.raises(InputError) as e:
-        parse_share(word)
-    assert f"(it is {word})" in str(e.value)
-    assert "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT" in e.value.hint
 
 
 @pytest.fixture(scope="module")

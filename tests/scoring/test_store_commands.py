@@ -8,30 +8,20 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli.main import main
+from jaxcontam.scoring.store import ScoreStore
 
 
 @pytest.fixture
-def asked_of_kernel(monkeypatch):
-    """List of the batches that scorers ask the kernel for."""
-    from jaxcontam.scoring import local
+def commits(monkeypatch):
+    """A list with an entry for each batch that a run scores and keeps."""
+    commit, made = ScoreStore.commit, []
 
-    asked = []
+    def counted(self, rows):
+        commit(self, rows)
+        made.append(rows)
 
-    def counting_calls_of(sharded):
-        def counting(*args, **kwargs):
-            forward = sharded(*args, **kwargs)
-
-            def count(inputs, *rest):
-                asked.append(inputs.shape)
-                return forward(inputs, *rest)
-
-            return count
-
-        return counting
-
-    for name in ("sharded_forward", "sharded_pairs"):
-        monkeypatch.setattr(local, name, counting_calls_of(getattr(local, name)))
-    return asked
+    monkeypatch.setattr(ScoreStore, "commit", counted)
+    return made
 
 
 @pytest.fixture
@@ -54,34 +44,27 @@ def comparable(out):
 
 
 def test_interrupted_audit_goes_on_and_gives_the_report_of_an_uninterrupted_one(
-    pulse, benchmark, tmp_path, capsys, monkeypatch, asked_of_kernel
+    pulse, benchmark, tmp_path, capsys, monkeypatch, commits
 ):
-    from jaxcontam.scoring.store import ScoreStore
-
     words = ["audit", str(pulse / "model"), str(benchmark), "--batch-tokens", "128"]
     whole, out = tmp_path / "whole", tmp_path / "out"
-    assert main([*words, "--out", str(whole), "--no-store"]) == 0
-    assert not (whole / "store").exists()
-    n_batches = len(asked_of_kernel)
-    asked_of_kernel.clear()
+    assert main([*words, "--out", str(whole)]) == 0
+    n_batches, commit = len(commits), ScoreStore.commit
+    commits.clear()
 
-    commit, calls = ScoreStore.commit, []
-
-    def interrupt(*args):
-        calls.append(args)
-        if len(calls) == n_batches // 2:
+    def interrupt(self, rows):
+        if len(commits) == n_batches // 2:
             raise KeyboardInterrupt
-        return commit(*args)
+        commit(self, rows)
 
     with monkeypatch.context() as patch:
         patch.setattr(ScoreStore, "commit", interrupt)
         assert main([*words, "--out", str(out)]) == 130
     assert "run the same command again" in capsys.readouterr().err
     assert not (out / "report.json").exists()
-    n_committed = n_batches // 2 - 1
-    asked_of_kernel.clear()
     assert main([*words, "--out", str(out)]) == 0
-    assert len(asked_of_kernel) == n_batches - n_committed
+    # What was kept before is not scored again.
+    assert len(commits) == n_batches
     assert comparable(out) == comparable(whole)
     archives = [(folder / "orders.npz").read_bytes() for folder in (out, whole)]
     assert archives[0] == archives[1]
@@ -126,16 +109,16 @@ def test_dry_run_says_what_would_be_scored_and_writes_nothing(
 
 
 def test_scores_of_one_command_are_served_to_another(
-    pulse, benchmark, tmp_path, capsys, asked_of_kernel
+    pulse, benchmark, tmp_path, commits
 ):
     words = ["score", str(pulse / "model"), str(benchmark), "--out"]
     first, second, third = (tmp_path / f"{name}.jsonl" for name in "abc")
     assert main([*words, str(first)]) == 0
     assert [path.name for path in tmp_path.glob("*.store")] == ["a.jsonl.store"]
-    n_batches = len(asked_of_kernel)
+    n_batches = len(commits)
     assert n_batches > 0
     assert main([*words, str(second), "--store", f"{first}.store"]) == 0
-    assert len(asked_of_kernel) == n_batches
     assert main([*words, str(third), "--no-store"]) == 0
-    assert len(asked_of_kernel) == 2 * n_batches
+    assert len(commits) == n_batches
+    assert not (tmp_path / "c.jsonl.store").exists()
     assert first.read_bytes() == second.read_bytes() == third.read_bytes()

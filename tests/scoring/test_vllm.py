@@ -5,7 +5,6 @@ docs/models/generative_models.md, `RequestOutput` of vllm/outputs.py, `Logprob` 
 vllm/logprobs.py, the config of `LLMEngine` in vllm/v1/engine/llm_engine.py.
 """
 
-import dataclasses
 import itertools
 import sys
 import types
@@ -30,25 +29,7 @@ SHORT = {
 }
 
 
-@dataclasses.dataclass
-class Logprob:
-    logprob: float
-    rank: int | None = None
-    decoded_token: str | None = None
-
-
-@dataclasses.dataclass
-class RequestOutput:
-    prompt_token_ids: list[int]
-    prompt_logprobs: list[dict[int, Logprob] | None]
-    outputs: list[object]
-
-
-@dataclasses.dataclass
-class SamplingParams:
-    max_tokens: int = 16
-    temperature: float = 1.0
-    prompt_logprobs: int | None = None
+part = types.SimpleNamespace
 
 
 class LLM:
@@ -60,7 +41,6 @@ class LLM:
     def __init__(self, model, *, max_model_len=None, **more):
         if model == "gone":
             raise OSError("gone is not a local folder\nand no model of the hub")
-        part = types.SimpleNamespace
         caching = more.get("enable_prefix_caching", True)
         self.llm_engine = part(
             model_config=part(
@@ -84,17 +64,17 @@ class LLM:
             ids = prompt["prompt_token_ids"]
             change = self.wobble * (len(prompts) > 1)
             entries = [
-                {own: Logprob(self.table_VV[before, own] - change, 7, "w")}
+                {own: part(logprob=self.table_VV[before, own] - change)}
                 for before, own in itertools.pairwise(ids)
             ]
-            outputs.append(RequestOutput(ids, [None, *entries], []))
+            outputs.append(part(prompt_logprobs=[None, *entries]))
         return outputs
 
 
 @pytest.fixture(autouse=True)
 def vllm(monkeypatch):
     module = types.ModuleType("vllm")
-    vars(module).update(LLM=LLM, SamplingParams=SamplingParams)
+    vars(module).update(LLM=LLM, SamplingParams=part)
     monkeypatch.setitem(sys.modules, "vllm", module)
 
 
@@ -140,7 +120,7 @@ def test_a_prefix_cache_and_prompt_tokens_without_numbers_are_refused(monkeypatc
         jaxcontam.load(LLM("org/name"))
     assert "enable_prefix_caching=False" in found.value.hint
     llm = LLM("org/name", enable_prefix_caching=False)
-    empty = [RequestOutput([], [None] * 999, [])] * 999
+    empty = [part(prompt_logprobs=[None] * 999)] * 999
     monkeypatch.setattr(
         llm, "generate", lambda prompts, *_, **__: empty[: len(prompts)]
     )
