@@ -68,15 +68,6 @@ def test_a_mesh_gives_the_numbers_of_one_device(eight, one, word, kind):
 
 
 @pytest.mark.slow
-def test_every_mesh_gives_every_number_of_one_device(one, tmp_path):
-    out = tmp_path / "found.npz"
-    (found,) = found_by(("slow", out), n_devices=8)
-    for word in (WHOLE, DIVIDED, "model=8"):
-        for kind in KINDS:
-            assert_same_scores(found, one, word, kind)
-
-
-@pytest.mark.slow
 def test_every_family_has_the_same_scores_from_divided_weights(tmp_path):
     out = tmp_path / "found.npz"
     (found,) = found_by(("family_scores", out), n_devices=4)

@@ -4,7 +4,6 @@ The number of devices is fixed when JAX is first used, so each of these processe
 its own. Each task writes what it found to the file that is named first:
 
     eight OUT                     on eight devices of one process
-    slow OUT                      more of the same
     families OUT FOLDER           on four devices; what it finds it asserts
     family_scores OUT             on four devices
     half OUT FOLDER PORT PROCESS  on two devices of each of two processes
@@ -192,13 +191,6 @@ def eight(out):
     np.savez(out, **found)
 
 
-def slow(out):
-    found = {}
-    for word in ("data=8", "data=2,model=4", "model=8"):
-        found |= scores(word, KINDS)
-    np.savez(out, **found)
-
-
 def families(out, folder):
     """Each family's file read whole, and in halves on two pairs of devices."""
     from tests.support.family_files import RAW, drawn, raw_config, weights, write
@@ -304,5 +296,5 @@ class _Counted:
 
 
 if __name__ == "__main__":
-    tasks = [eight, slow, families, family_scores, half]
+    tasks = [eight, families, family_scores, half]
     {task.__name__: task for task in tasks}[sys.argv[1]](*sys.argv[2:])
