@@ -119,15 +119,6 @@ def test_after_a_429_no_request_leaves_before_the_wait_is_over():
     assert min(left[2:]) >= 29.9
 
 
-def test_a_server_of_one_request_at_a_time_is_found_out():
-    """More than one on its way is a 429; waits alone would never end."""
-    server = Server()
-    server.plan = lambda *_: fault(429) if server.n_inside > 1 else None
-    with opened(server, concurrency=8) as client:
-        answers = client.post_all(PATH, bodies(60))
-    assert texts(answers) == [f"P{i}" for i in range(60)]
-
-
 @pytest.mark.parametrize("says_when", [True, False])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_limit_by_the_minute_is_waited_for(seed, says_when):

@@ -306,7 +306,7 @@ def test_answers_that_stay_bad_end_the_run_and_a_rerun_goes_on(tmp_path):
         return answer
 
     path = tmp_path / "requests.jsonl"
-    texts = ["one two", "three four", "five six"]
+    texts = ["one two", "three four", "five six seven"]
     with pytest.raises(InputError) as error:
         served(bad, Journal(path)).scores(texts, None)
     assert str(error.value) == (
@@ -319,7 +319,7 @@ def test_answers_that_stay_bad_end_the_run_and_a_rerun_goes_on(tmp_path):
     missing = [text for text in texts if not prompts.holds(text)]
     assert missing == ["three four"]
     found = prompts.scores(texts, None)
-    assert [score.logprobs.tolist() for score in found] == [[-2], [-2], [-2]]
+    assert [score.logprobs.tolist() for score in found] == [[-2], [-2], [-2, -3]]
     assert asked == missing
 
 
