@@ -74,14 +74,6 @@ def test_a_notebook_shows_auc_and_verdict_of_a_ranking(model):
             lambda path: jaxcontam.replicate(lambda pairs: [0.0], path, task="plain"),
             "needs the weights",
         ),
-        (
-            lambda path: jaxcontam.replicate("m", path, reference="n", task="plain"),
-            "--reference needs --control",
-        ),
-        (
-            lambda path: jaxcontam.membership("m", ["a"], members=["b"]),
-            "--members without --nonmembers",
-        ),
     ],
 )
 def test_what_cannot_be_used_is_refused_from_python_too(tmp_path, ask, message):

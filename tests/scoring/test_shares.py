@@ -14,7 +14,6 @@ import pytest
 from jaxcontam.cli.main import main
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.scoring import shares
-from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.shares import (
     Division,
     Share,
@@ -22,38 +21,16 @@ from jaxcontam.scoring.shares import (
     SharesMissingError,
     each_scored,
 )
-from jaxcontam.scoring.store import ScoreStore
 from tests.support.served_model import byte_tokenizer, decoder, save
-from tests.support.store_process import (
-    BATCH_TOKENS,
-    CONTEXT,
-    IDENTITY,
-    TABLE,
-    batch_name,
-    drawn_sequences,
-)
+from tests.support.store_process import IDENTITY, counted, drawn_sequences
 
 SEQUENCES = drawn_sequences(300)
 WORDS = ["the", "one", "in", "then", "on", "inn", "thin", "tin", "note", "hint"]
 
 
-def scorer_of(folder, share=None, *, identity=IDENTITY):
+def scorer_of(folder, share=None, **how):
     """A scorer of a share, and the names of the batches that it asks the model for."""
-    asked = []
-
-    def forward(inputs_BS, targets_BS):
-        asked.append(batch_name(inputs_BS))
-        return (TABLE[inputs_BS, targets_BS],)
-
-    store = None if folder is None else ScoreStore(folder, identity)
-    scorer = Scorer(
-        forward,
-        context=CONTEXT,
-        batch_tokens=BATCH_TOKENS,
-        store=store,
-        division=Division(share),
-    )
-    return scorer, asked
+    return counted(folder, division=Division(share), **how)
 
 
 def calls_of(scorer):

@@ -45,6 +45,23 @@ def batch_name(inputs_BS):
     ).hexdigest()
 
 
+def bigrams(inputs_BS, targets_BS):
+    return (TABLE[inputs_BS, targets_BS],)
+
+
+def counted(folder, *, forward=bigrams, identity=IDENTITY, division=None):
+    """A scorer with a store, if any, and names of the batches that it asks for."""
+    asked = []
+
+    def count(inputs_BS, targets_BS):
+        asked.append(batch_name(inputs_BS))
+        return forward(inputs_BS, targets_BS)
+
+    store = None if folder is None else ScoreStore(folder, identity)
+    shape = {"context": CONTEXT, "batch_tokens": BATCH_TOKENS}
+    return Scorer(count, **shape, store=store, division=division), asked
+
+
 def scorer_with(folder, log=None):
     """A scorer of random bigrams; `log` gets the name of each batch it is asked for."""
 
@@ -52,7 +69,6 @@ def scorer_with(folder, log=None):
         if log is not None:
             with log.open("a") as file:
                 file.write(f"{batch_name(inputs_BS)}\n")
-        return TABLE[inputs_BS, targets_BS], None, None
+        return bigrams(inputs_BS, targets_BS)
 
-    store = None if folder is None else ScoreStore(folder, IDENTITY)
-    return Scorer(forward, context=CONTEXT, batch_tokens=BATCH_TOKENS, store=store)
+    return counted(folder, forward=forward)[0]

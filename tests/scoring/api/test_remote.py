@@ -17,8 +17,7 @@ from jaxcontam.scoring.api.logprobs import (
 )
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.remote import BEFORE_TEXT, RemoteScorer, ServedPrompts
-from jaxcontam.scoring.rows import FIRST_K
-from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.scoring.rows import FIRST_K, windows
 from tests.support.api_transport import fault, opened
 
 TEXT = Way(echo=True, ids=False, max_tokens=1)
@@ -187,38 +186,30 @@ class TableOfIds:
         ]
 
 
-def local_scorer(context):
-    """The same model as a forward function."""
-
-    def forward(inputs_BS, targets_BS):
-        logprobs_BS = np.zeros(inputs_BS.shape, np.float32)
-        for row, (inputs, targets) in enumerate(
-            zip(inputs_BS, targets_BS, strict=True)
-        ):
-            for s in range(len(inputs)):
-                whole = [*inputs[: s + 1], targets[s]]
-                logprobs_BS[row, s] = table_logprob(whole, s + 1)
-        return [logprobs_BS]
-
-    return Scorer(forward, context=context, batch_tokens=64)
-
-
 SEQUENCES = [
     np.random.default_rng(n).integers(0, 50, n).astype(np.int32)
     for n in (1, 2, 5, FIRST_K + 3, 16, 17, 40)
 ]
 
 
-def test_sums_and_tokens_are_those_of_a_local_scorer_windows_too():
-    here, there = local_scorer(16), RemoteScorer(TableOfIds(), context=16)
-    mine, theirs = here.sums(SEQUENCES), there.sums(SEQUENCES)
+def direct(ids, context):
+    """Its log-probabilities, each in its window."""
+    return [
+        table_logprob(ids[window.start :], target - window.start)
+        for window in windows(len(ids), context)
+        for target in range(window.first_target, window.stop)
+    ]
+
+
+def test_sums_and_tokens_are_those_of_the_model_windows_too():
+    scorer = RemoteScorer(TableOfIds(), context=16)
+    found, expected = scorer.sums(SEQUENCES), [direct(ids, 16) for ids in SEQUENCES]
     # Numbers of the made-up model are exact in float32.
-    assert theirs.loglik.tolist() == mine.loglik.tolist()
-    assert theirs.first.tolist() == mine.first.tolist()
-    assert theirs.n_scored.tolist() == [len(ids) - 1 for ids in SEQUENCES]
-    scores = there.token_table(SEQUENCES).scores
-    for ours, own in zip(here.tokens(SEQUENCES), scores, strict=True):
-        np.testing.assert_array_equal(ours, own)
+    assert found.loglik.tolist() == list(map(sum, expected))
+    assert found.first.tolist() == [sum(own[:FIRST_K]) for own in expected]
+    assert found.n_scored.tolist() == list(map(len, expected))
+    table = scorer.token_table(SEQUENCES)
+    assert [scores.tolist() for scores in table.scores] == [[own] for own in expected]
 
 
 def test_a_pair_is_the_end_of_prefix_and_continuation():
