@@ -56,6 +56,10 @@ def lost_then_refused(_, number):
     return fault(500) if number == 2 else None
 
 
+def garbled(_, number):
+    return httpx2.Response(200, content=b"<html>") if number == 1 else None
+
+
 def saying(prompt_tokens, completion_tokens):
     usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
     return lambda prompt, _: ok(prompt.upper(), usage=usage)
@@ -66,6 +70,8 @@ def saying(prompt_tokens, completion_tokens):
     [
         # 4 + 50 of the lost one, 0 of the refused one, 3 + 2 of the answer.
         (lost_then_refused, {"prompt": "abc", "max_tokens": 50}, Usage(3, 7, 52)),
+        # An answer that cannot be read is paid for.
+        (garbled, {"prompt": "abc", "max_tokens": 50}, Usage(2, 7, 52)),
         # Texts of 40 bytes are ten tokens each way at least, whatever it reports.
         (saying(0, 0), {"prompt": "a" * 40, "max_tokens": 20}, Usage(1, 10, 10)),
         # A count that is no float counts as the most that a request can use.

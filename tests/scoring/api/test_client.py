@@ -42,14 +42,19 @@ def test_answers_come_in_the_order_of_requests_with_a_bound_on_their_way():
     assert told == [(i + 1, 30) for i in range(30)]
 
 
-def test_equal_requests_are_sent_once_unless_told_apart():
+def test_equal_requests_are_sent_once_unless_told_apart(tmp_path):
     server = Server(lambda prompt, number: f"{prompt} {number}")
-    with opened(server, concurrency=1) as client:
+    journal = Journal(tmp_path / "j.jsonl")
+    with opened(server, journal, concurrency=1) as client:
         same = client.post_all(PATH, bodies(1) * 3)
         apart = client.post_all(PATH, bodies(1) * 3, repeats=[1, 2, 2])
+        # What is not to be kept is asked each time.
+        anew = [client.post(PATH, bodies(1)[0], is_kept=False) for _ in range(2)]
         assert client.post_all(PATH, []) == []
     assert texts(same) == ["p0 1"] * 3
     assert texts(apart) == ["p0 2", "p0 3", "p0 3"]
+    assert texts(anew) == ["p0 4", "p0 5"]
+    assert len(journal.path.read_text().splitlines()) == 3
 
 
 def test_a_rerun_sends_nothing_and_gives_the_same(tmp_path):
@@ -67,15 +72,6 @@ def test_a_rerun_sends_nothing_and_gives_the_same(tmp_path):
     with opened(server, Journal(path)) as client:
         assert client.post_all(PATH, bodies(10)) == first
         assert client.n_sent == 4
-
-
-def test_what_is_not_to_be_kept_is_asked_each_time(tmp_path):
-    journal, server = Journal(tmp_path / "j.jsonl"), Server()
-    with opened(server, journal) as client:
-        for _ in range(2):
-            client.post(PATH, bodies(1)[0], is_kept=False)
-    assert len(server.prompts) == 2
-    assert not journal.path.exists()
 
 
 def test_a_key_depends_on_all_that_decides_an_answer_and_on_nothing_else():
@@ -154,21 +150,16 @@ def test_a_client_may_be_closed_from_any_thread():
     other.__exit__(None, None, None)
 
 
-def test_threads_end_with_the_call():
-    before = set(threading.enumerate())
-    with opened(Server(), concurrency=4) as client:
-        client.post_all(PATH, bodies(9))
-    assert set(threading.enumerate()) <= before
-
-
-def test_a_client_may_be_used_where_an_event_loop_runs():
+def test_a_client_leaves_no_thread_and_may_be_used_where_an_event_loop_runs():
     """As in a notebook."""
+    before = set(threading.enumerate())
 
     async def ask():
-        with opened(Server()) as client:
-            return client.post_all(PATH, bodies(2))
+        with opened(Server(), concurrency=4) as client:
+            return client.post_all(PATH, bodies(9))
 
-    assert texts(asyncio.run(ask())) == ["P0", "P1"]
+    assert texts(asyncio.run(ask())) == [f"P{i}" for i in range(9)]
+    assert set(threading.enumerate()) <= before
 
 
 def test_a_refusal_stands_for_one_answer_and_is_kept_if_others_are_answered(tmp_path):
