@@ -1,6 +1,7 @@
 """What a client makes of answers: other forms, orders, and errors in disguise."""
 
 import json
+import socket
 
 import httpx2
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from jaxcontam.data.journal import Journal
 from jaxcontam.scoring.api import address
 from jaxcontam.scoring.api.address import ApiError, ApiModel, RefusedError
-from jaxcontam.scoring.api.answers import Failure, Reply, read_reply
+from jaxcontam.scoring.api.answers import Failure, Reply, read_failure, read_reply
 from tests.support.api_transport import PATH, Server, bodies, fault, opened, texts
 
 
@@ -152,6 +153,15 @@ def test_a_token_with_its_value_has_32_values_of_its_answer():
     assert found(most // 2 - 4) != TOO_MANY
 
 
+def test_a_host_that_had_answered_may_be_found_again():
+    gone = socket.gaierror(socket.EAI_NONAME, "not known")
+    assert read_failure(SERVER, gone, has_answered=True).kind == "broken"
+    with pytest.raises(ApiError, match="no such host"):
+        read_failure(SERVER, gone, has_answered=False)
+
+
+SERVER = address.Server(model=ApiModel("url", "m"))
+
+
 def reply(body, data, *, status=200):
-    server = address.Server(model=ApiModel("url", "m"))
-    return read_reply(server, body, Reply(status, {}, data), now=0.0)
+    return read_reply(SERVER, body, Reply(status, {}, data), now=0.0)
