@@ -74,6 +74,12 @@ def saying(prompt_tokens, completion_tokens):
         (garbled, {"prompt": "abc", "max_tokens": 50}, Usage(2, 7, 52)),
         # Texts of 40 bytes are ten tokens each way at least, whatever it reports.
         (saying(0, 0), {"prompt": "a" * 40, "max_tokens": 20}, Usage(1, 10, 10)),
+        # What is 0 may be left out.
+        (
+            lambda *_: ok("", usage={"prompt_tokens": 3}),
+            {"prompt": "p0", "max_tokens": 2},
+            Usage(1, 3, 0),
+        ),
         # A count that is no float counts as the most that a request can use.
         (saying(10**4000, 10**4000), {"prompt": "p0", "max_tokens": 2}, Usage(1, 3, 2)),
     ],
