@@ -270,6 +270,9 @@ def test_other_commands_take_served_models_too(served, tmp_path):
     assert numbers == pytest.approx(numbers[:1] * 3, rel=1e-4)
     flags = ("--draws", "2", "--out", tmp_path / "c", "--context", "80")
     run("calibrate", served.word, *served.benchmark, *flags)
-    document = report_of(tmp_path / "c")
-    assert document["results"][0]["n_draws"] == 2
+    assert report_of(tmp_path / "c")["results"][0]["n_draws"] == 2
+    flags = ("--tests", "reversal", "--context", "80")
+    document = audit(served, "text", tmp_path / "d", *flags)
     assert document["model"]["served"]["has_bos"] is True
+    warnings = document["results"][0]["warnings"]
+    assert any("counted in characters" in words for words in warnings)
