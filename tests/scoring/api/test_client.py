@@ -21,6 +21,16 @@ from tests.support.api_transport import (
 )
 
 
+@pytest.fixture
+def started(tmp_path):
+    """A client of a run, each with the journal that the ones before it left."""
+
+    def start(server, **settings):
+        return opened(server, Journal(tmp_path / "j.jsonl"), **settings)
+
+    return start
+
+
 def test_answers_come_in_the_order_of_requests_with_a_bound_on_their_way():
     waiting = threading.Event()
 
@@ -162,10 +172,10 @@ def test_a_client_leaves_no_thread_and_may_be_used_where_an_event_loop_runs():
     assert set(threading.enumerate()) <= before
 
 
-def test_a_refusal_stands_for_one_answer_and_is_kept_if_others_are_answered(tmp_path):
-    server, path = refusing({"p1", "p3"}), tmp_path / "j.jsonl"
+def test_a_refusal_stands_for_one_answer_and_is_kept_if_others_are_answered(started):
+    server = refusing({"p1", "p3"})
     for _ in range(2):
-        with opened(server, Journal(path), concurrency=1) as client:
+        with started(server, concurrency=1) as client:
             found = client.post_all(PATH, bodies(5), keeps_refusals=True)
         assert texts([found[i] for i in (0, 2, 4)]) == ["P0", "P2", "P4"]
         for i in (1, 3):
@@ -173,82 +183,81 @@ def test_a_refusal_stands_for_one_answer_and_is_kept_if_others_are_answered(tmp_
             assert str(found[i]) == "http://host/v1: HTTP 400 (filter)"
             assert found[i].status == 400
     assert sorted(server.prompts) == ["p0", "p1", "p2", "p3", "p4"]
-    with opened(server, Journal(path)) as client, pytest.raises(RefusedError):
+    with started(server) as client, pytest.raises(RefusedError):
         client.post(PATH, bodies(2)[1])
     server.plan = lambda *_: None
-    with opened(server, Journal(path), retry_refused=True) as client:
+    with started(server, retry_refused=True) as client:
         assert texts(client.post_all(PATH, bodies(5))) == [f"P{i}" for i in range(5)]
         assert client.n_sent == 2
-    with opened(server, Journal(path)) as client:
+    with started(server) as client:
         assert len(texts(client.post_all(PATH, bodies(5)))) == 5
         assert client.n_sent == 0
 
 
-def test_a_refusal_is_asked_again_once_a_run(tmp_path):
-    server, journal = refusing({"p1"}), Journal(tmp_path / "j.jsonl")
-    with opened(server, journal, retry_refused=True, concurrency=1) as client:
+def test_a_refusal_is_asked_again_once_a_run(started):
+    server = refusing({"p1"})
+    with started(server, retry_refused=True, concurrency=1) as client:
         for _ in range(3):
             client.post_all(PATH, bodies(2), keeps_refusals=True)
     assert sorted(server.prompts) == ["p0", "p1"]
 
 
-def test_refusals_of_a_server_that_answers_nothing_are_not_kept(tmp_path):
-    server, path = refusing({"p0"}), tmp_path / "j.jsonl"
+def test_refusals_of_a_server_that_answers_nothing_are_not_kept(started):
+    server = refusing({"p0"})
     for _ in range(2):
-        with opened(server, Journal(path)) as client:
+        with started(server) as client:
             client.post_all(PATH, bodies(1), keeps_refusals=True)
     assert server.prompts == ["p0", "p0"]
 
 
-def test_an_answer_that_is_none_to_the_caller_counts_as_refused(tmp_path):
-    server, path = Server(lambda prompt, _: "" if prompt == "p1" else None), tmp_path
+def test_an_answer_that_is_none_to_the_caller_counts_as_refused(started):
+    server = Server(lambda prompt, _: "" if prompt == "p1" else None)
 
     def empty(body, answer):
         if not answer["choices"][0]["text"]:
             raise RefusedError("an empty answer")
 
     for _ in range(2):
-        with opened(server, Journal(path / "j")) as client:
+        with started(server) as client:
             found = client.post_all(PATH, bodies(2), check=empty)
     assert texts(found[:1]) == ["P0"]
     assert str(found[1]) == "an empty answer"
     assert len(server.prompts) == 2
 
 
-def test_an_answer_that_the_caller_cannot_use_is_asked_for_again_and_not_kept(tmp_path):
-    path = tmp_path
+def test_an_answer_that_the_caller_cannot_use_is_asked_for_again_and_not_kept(started):
     server = Server(lambda prompt, number: "bad" if number < 3 else None)
 
     def check(body, answer):
         if answer["choices"][0]["text"] == "bad":
             raise ValueError("no number in it")
 
-    with opened(server, Journal(path / "j")) as client:
+    with started(server) as client:
         assert texts([client.post(PATH, bodies(1)[0], check=check)]) == ["P0"]
         assert client.n_sent == 3
     # An answer that was kept by another reading of it is looked at again.
-    with opened(server, Journal(path / "j")) as client:
+    with started(server) as client:
         client.post(PATH, bodies(1)[0], check=check)
         assert client.n_sent == 0
     server.plan = lambda *_: "bad"
-    with opened(server, Journal(path / "j")) as client:
+    with started(server) as client:
         assert texts([client.post(PATH, bodies(2)[1])]) == ["bad"]
         with pytest.raises(ApiError, match="no number in it, 3 times"):
             client.post(PATH, bodies(2)[1], check=check)
 
 
-def test_a_model_that_changes_is_noticed_in_a_run_and_across_runs(tmp_path):
+def test_a_model_that_changes_is_noticed_in_a_run_and_across_runs(started):
     names = [("m-1", "fp_a"), ("m-1", "fp_a"), ("m-1", "fp_b")]
 
     def plan(prompt, number):
         model, fingerprint = names[number - 1]
         return ok(prompt, model=model, system_fingerprint=fingerprint)
 
-    server, path = Server(plan), tmp_path / "j.jsonl"
-    with opened(server, Journal(path)) as client:
+    server = Server(plan)
+    with started(server) as client:
         client.post_all(PATH, bodies(2))
         assert snapshot_warning(client) is None
-    with opened(server, Journal(path)) as client:
+    with started(server) as client:
         client.post_all(PATH, bodies(3))
         assert client.n_sent == 1
         assert client.fingerprints == {("m-1", "fp_a"), ("m-1", "fp_b")}

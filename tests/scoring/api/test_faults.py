@@ -114,7 +114,7 @@ def test_a_fault_is_gone_through_and_else_ends_in_one_clear_line(name, tmp_path)
             assert client.n_sent == 1
 
 
-def test_an_answer_that_inflates_beyond_what_was_asked_is_not_read(tmp_path):
+def test_an_answer_that_inflates_beyond_what_was_asked_is_not_read():
     # 3 kB on the wire, 3 MB of brackets, 75 MB as objects.
     bomb = gzip.compress(b"[" + b"[]," * 2**20)
 
