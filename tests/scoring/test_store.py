@@ -1,6 +1,6 @@
 """The store of scores: what has a key of its own, and writers side by side.
 
-Kills and damage: tests/faults/test_resume.py.
+Reruns, kills and damage: tests/faults/test_resume.py.
 """
 
 import dataclasses
@@ -17,7 +17,6 @@ from tests.support.store_process import (
     CONTEXT,
     IDENTITY,
     TABLE,
-    bigrams,
     counted,
     drawn_sequences,
     scorer_with,
@@ -31,32 +30,12 @@ def assert_same_bits(found, expected):
         assert a.tobytes() == b.tobytes()
 
 
-def moments(inputs_BS, targets_BS):
-    logprobs_BS = TABLE[inputs_BS, targets_BS]
-    return logprobs_BS, 2 * logprobs_BS, logprobs_BS**2, logprobs_BS / 2
-
-
-@pytest.mark.parametrize("n_scores", [1, 4])
-def test_rerun_asks_the_model_for_nothing_and_gives_the_same_bits(tmp_path, n_scores):
-    forward = moments if n_scores == 4 else bigrams
-    identity = dataclasses.replace(IDENTITY, moments=n_scores == 4)
-    # Ids alone, one window, several windows.
-    sequences = [*drawn_sequences(60), np.array([3], np.int32)]
-    first, asked = counted(tmp_path, forward=forward, identity=identity)
-    sums, tokens = first.sums(sequences), first.tokens(sequences)
-    assert len(asked) > 0
-    assert sums.n_cached == 0
-    again, asked = counted(tmp_path, forward=forward, identity=identity)
-    told, total = [], sum(len(ids) - 1 for ids in sequences)
-    sums_again = again.sums(sequences, lambda *call: told.append(call))
-    assert_same_bits([sums_again.loglik, sums_again.first], [sums.loglik, sums.first])
-    assert_same_bits(again.tokens(sequences), tokens)
-    assert asked == []
-    assert sums_again.n_cached == total
-    assert told[-1] == (total, total)
-    without, _ = counted(None, forward=forward)
-    assert_same_bits([without.sums(sequences).loglik], [sums.loglik])
-    assert_same_bits(without.tokens(sequences), tokens)
+def test_a_rerun_counts_stored_rows_as_done(tmp_path):
+    sequences, told = drawn_sequences(50), []
+    assert scorer_with(tmp_path).sums(sequences).n_cached == 0
+    found = scorer_with(tmp_path).sums(sequences, lambda *call: told.append(call))
+    total = sum(len(ids) - 1 for ids in sequences)
+    assert (found.n_cached, told[-1]) == (total, (total, total))
 
 
 def test_first_sums_are_those_of_the_first_targets():

@@ -1,4 +1,4 @@
-"""Commands with a store: interrupted, estimated, shared and refused."""
+"""Commands with a store: estimated and shared."""
 
 import json
 import re
@@ -30,44 +30,6 @@ def benchmark(tmp_path):
     order = np.random.default_rng(0).permutation(60)
     path.write_text("".join(f"question {i} of many\n" for i in order))
     return path
-
-
-def comparable(out):
-    """The report without what differs between two runs of one command."""
-    document = json.loads((out / "report.json").read_text())
-    for name in ("command", "started", "wall_seconds", "digest"):
-        del document[name]
-    for row in document["results"]:
-        for name in ("tokens_scored", "cached_tokens"):
-            del row[name]
-    return document
-
-
-def test_interrupted_audit_goes_on_and_gives_the_report_of_an_uninterrupted_one(
-    pulse, benchmark, tmp_path, capsys, monkeypatch, commits
-):
-    words = ["audit", str(pulse / "model"), str(benchmark), "--batch-tokens", "128"]
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    assert main([*words, "--out", str(whole)]) == 0
-    n_batches, commit = len(commits), ScoreStore.commit
-    commits.clear()
-
-    def interrupt(self, rows):
-        if len(commits) == n_batches // 2:
-            raise KeyboardInterrupt
-        commit(self, rows)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ScoreStore, "commit", interrupt)
-        assert main([*words, "--out", str(out)]) == 130
-    assert "run the same command again" in capsys.readouterr().err
-    assert not (out / "report.json").exists()
-    assert main([*words, "--out", str(out)]) == 0
-    # What was kept before is not scored again.
-    assert len(commits) == n_batches
-    assert comparable(out) == comparable(whole)
-    archives = [(folder / "orders.npz").read_bytes() for folder in (out, whole)]
-    assert archives[0] == archives[1]
 
 
 def test_dry_run_says_what_would_be_scored_and_writes_nothing(
