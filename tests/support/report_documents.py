@@ -3,7 +3,7 @@
 import dataclasses
 import json
 
-from jaxcontam.proof.result import OrderResult
+from jaxcontam.proof.result import OrderResult, ReferenceResult
 from jaxcontam.reports.kinds import kind_of
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report import Report
@@ -54,6 +54,26 @@ def order_result(benchmark="boolq", **changes):
     }
     row = OrderResult(numbers=OrderNumbers(**numbers), **fields)
     return changed(row, **changes)
+
+
+def reference_result(**changes):
+    """A reference model that is silent; changes are fields of it."""
+    silent = ReferenceResult(
+        name="old",
+        fingerprint="sha256:old",
+        p_value=0.3,
+        log10_p=-0.5,
+        effect=0.0,
+        effect_se=0.05,
+        difference=0.3,
+        difference_se=0.07,
+        difference_p=1e-6,
+        difference_log10_p=-6.0,
+        half_p=1e-3,
+        scale=1.0,
+        loglik_gap=-0.4,
+    )
+    return dataclasses.replace(silent, **changes)
 
 
 def changed(row, **changes):
