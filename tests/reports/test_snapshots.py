@@ -4,7 +4,9 @@
 """
 
 import dataclasses
+import functools
 import io
+import json
 import re
 import textwrap
 from html import unescape
@@ -15,46 +17,31 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from jaxcontam.data.files import Commitment
 from jaxcontam.members.page import membership_page
-from jaxcontam.members.result import (
-    BesideReference,
-    BlindBaseline,
-    CodecShare,
-    DocumentRate,
-    DocumentRates,
-    MembershipStudy,
-    OperatingPoint,
-    ScoreResult,
-    SeenShare,
-    SetResult,
-    Sweep,
-    TextScores,
-    TextThreshold,
-)
+from jaxcontam.members.result import TextScores
 from jaxcontam.methods import method_words
 from jaxcontam.proof.advice import AuditedFile, next_steps, why
 from jaxcontam.proof.outcome import print_outcome, print_unscored
 from jaxcontam.proof.page import order_page
 from jaxcontam.proof.result import MembershipResult, Screening, UnscoredFile
 from jaxcontam.proof.verdict import decide
-from jaxcontam.replication.comparisons import ComparisonResult
-from jaxcontam.replication.control import JudgeResult
-from jaxcontam.replication.overlap import OverlapResult
 from jaxcontam.replication.page import (
     AskedInstance,
     replication_page,
     replication_words,
 )
+from jaxcontam.reports.archive import typed_rows
 from jaxcontam.reports.page import Page, render
 from jaxcontam.score_gap.page import inflation_page
-from jaxcontam.score_gap.result import (
-    InflationEstimate,
-    InflationResult,
-    ModelAccuracy,
-)
 from jaxcontam.stats.result import Local, Neighbours, Pretest
 from jaxcontam.terminal import Terminal
 from tests.support.page_laws import check_page
-from tests.support.report_documents import audit_report, order_result, reference_result
+from tests.support.report_documents import (
+    audit_document,
+    audit_report,
+    order_result,
+    reference_result,
+    report_of,
+)
 
 pytestmark = pytest.mark.unoptimised
 
@@ -336,279 +323,23 @@ def matrix():
     return dataclasses.replace(report, model=None, command=("prove", "m.csv"))
 
 
-def study_of(**changes):
-    """A report of `membership` without rows."""
-    study = MembershipStudy(
-        name="book",
-        fingerprint="sha256:book",
-        primary="min_k",
-        fprs=(0.01,),
-        convention="le",
-        n_texts=90,
-        n_left_out=2,
-        n_unscored=1,
-        tokens_scored=900,
-        cached_tokens=0,
-        **changes,
-    )
-    return audit_report(command=("membership",), study=dataclasses.asdict(study))
+FILE = Path(__file__).with_name("documents.json")
+ROOMS = json.loads(FILE.read_text(encoding="utf-8"))
+"""Reports of other rooms without what every report has, and texts beside them."""
 
 
-def text_scores(role, text, **changes):
-    return TextScores(
-        id=0,
-        source="book",
-        role=role,
-        text=text,
-        n_tokens=9,
-        left_out=False,
-        scores={"min_k": -2.5, "loss": None},
-        **changes,
-    )
-
-
-BESIDE = BesideReference(
-    score="min_k", score_auc=0.88, reference_auc=0.6, p_value=1e-4, half_p_value=0.01
-)
-BASELINES = (
-    BlindBaseline(name="bag_of_words", auc=0.61, auc_low=0.5, auc_high=0.7),
-    BlindBaseline(name="length", auc=0.52, auc_low=0.4, auc_high=0.6),
-)
-
-
-def ranking():
-    """Texts whose sides are known."""
-    point = OperatingPoint(
-        fpr=0.01,
-        convention="le",
-        tpr=0.4,
-        tpr_low=0.3,
-        tpr_high=0.5,
-        threshold=-1.0,
-        expected_false=2.0,
-    )
-    row = ScoreResult(
-        benchmark="book",
-        fingerprint="sha256:book",
-        method="min_k",
-        setting="k=20",
-        primary=True,
-        n_members=40,
-        n_nonmembers=50,
-        auc=0.88,
-        auc_se=0.03,
-        auc_low=0.82,
-        auc_high=0.93,
-        operating_points=(point,),
-        p_value=1e-4,
-        increment=0.2,
-        increment_low=0.1,
-        increment_high=0.3,
-        beside_reference=BESIDE,
-        verdict="members rank higher",
-        warnings=("40 texts are few",),
-    )
-    unknown = {"tpr": None, "tpr_low": None, "tpr_high": None}
-    other = dataclasses.replace(
-        row,
-        method="loss",
-        setting="",
-        primary=False,
-        p_value=0.2,
-        increment=None,
-        operating_points=(dataclasses.replace(point, **unknown),),
-        verdict=None,
-    )
-    sweep = Sweep(held_out_aucs={"k=10": 0.8}, chosen="k=10", auc=0.79, auc_se=0.04)
-    shares = [(30, "member", 0.5), (30, "nonmember", 0.1)]
-    codec = tuple(
-        CodecShare(n_texts=n, role=role, share=p, low=p / 2, high=2 * p)
-        for n, role, p in shares
-    )
-    report = study_of(sweep=sweep, codec=codec, warnings=("the sides differ",))
-    texts = [
-        text_scores("member", "A text " + 30 * "of many words "),
-        *2 * [text_scores("nonmember", "Another text")],
-    ]
-    report = dataclasses.replace(report, results=(row, other), blind=BASELINES)
-    return membership_page(report, [], texts)
-
-
-def text_set():
-    """Texts in question beside a pool, by documents."""
-    row = SetResult(
-        benchmark="book",
-        fingerprint="sha256:book",
-        n_members=40,
-        n_nonmembers=50,
-        features=("min_k", "loss"),
-        auc=0.7,
-        p_value=2e-3,
-        n_permutations=999,
-        verdict="may rank higher",
-    )
-    threshold = TextThreshold(
-        method="min_k",
-        fpr=0.01,
-        threshold=-1.25,
-        fpr_low=0.005,
-        fpr_high=0.02,
-        n_pool=500,
-        n_above=7,
-        n_discoveries=3,
-    )
-    seen = SeenShare(method="min_k", n_texts=40, n_pool=50, low=0.2, estimate=0.4)
-    rate = DocumentRate(
-        document="a novel",
-        role="text",
-        n_texts=9,
-        n_scored=8,
-        n_above=4,
-        rate=0.5,
-        rate_low=0.2,
-        rate_high=0.8,
-        threshold=-1.0,
-    )
-    unscored = {"document": "blank", "n_scored": 0, "n_above": None, "rate": None}
-    rates = DocumentRates(
-        method="min_k",
-        threshold=-1.0,
-        accuracy=0.8,
-        accuracy_held_out=0.7,
-        tpr_held_out=0.6,
-        fpr_held_out=0.1,
-        n_members=4,
-        n_nonmembers=5,
-        rates=(
-            rate,
-            dataclasses.replace(rate, **unscored),
-            dataclasses.replace(rate, document="a known one", role="member"),
-        ),
-    )
-    texts = [
-        text_scores("text", "A text", p_value=0.02, p_adjusted=0.04),
-        text_scores("text", "Twice", no_p_value="stands twice"),
-    ]
-    report = study_of(seen=seen, documents=rates)
-    changes = {"results": (row,), "thresholds": (threshold,), "blind": BASELINES}
-    return membership_page(dataclasses.replace(report, **changes), [], texts)
-
-
-def completions():
-    judge = JudgeResult(
-        benchmark="nli",
-        fingerprint="sha256:nli",
-        method="judge_local",
-        primary=True,
-        n_instances=50,
-        n_exact=7,
-        n_short=1,
-        n_follows=1,
-        n_repeats=2,
-        n_near=3,
-        fewest_near=5,
-        meets_rule=True,
-        n_refused=1,
-        rate=0.2,
-        rate_low=0.11,
-        rate_high=0.33,
-        n_control=50,
-        control_copies=1,
-        p_control=4e-3,
-        p_control_floor=1e-9,
-        reason="weak",
-        prompt_version=None,
-        judge_version="1",
-        verdict="suspected",
-        warnings=("1 instance was refused",),
-    )
-    overlap = OverlapResult(
-        benchmark="nli",
-        fingerprint="sha256:nli",
-        method="rouge_l_sign_flip",
-        validity="exact",
-        n_instances=48,
-        n_left_out=2,
-        guided=0.41,
-        general=0.33,
-        p_value=0.02,
-        p_floor=1e-9,
-        prompt_version="2",
-        verdict="suspected",
-    )
-    samples = ComparisonResult(
-        benchmark="nli",
-        fingerprint="sha256:nli",
-        method="cdd",
-        n_instances=50,
-        n_found=5,
-        rate=0.1,
-        rate_low=0.04,
-        rate_high=0.21,
-        finding="5 of 50 peaked",
-        setting="alpha=0.05, xi=0.01, 20 samples at 0.8",
-    )
-    asked = AskedInstance(
-        id=3,
-        arm="partition",
-        first_piece="It is old.",
-        second_piece="Nobody has read this.",
-        guided="Nobody has read this.",
-        general="It is new.",
-        rouge_l_guided=1.0,
-        rouge_l_general=0.25,
-        judge_local="exact",
-    )
-    control = dataclasses.replace(asked, arm="control", judge_local="near")
-    report = audit_report(judge, overlap, samples, command=("replicate",))
-    return replication_page(report, [asked, control], replication_words(report))
-
-
-def score_gap():
-    models = [("m", False, 0.8, 12.0), ("old", True, 0.5, 1.0), ("older", True, 0.4, 0)]
-    accuracies = tuple(
-        ModelAccuracy(
-            model=name,
-            reference=is_reference,
-            published=share,
-            other=share - gap / 100,
-            gap=gap,
-            gap_low=gap - 4,
-            gap_high=gap + 4,
-        )
-        for name, is_reference, share, gap in models
-    )
-    estimate = InflationEstimate(
-        estimator="difference in differences",
-        points=11.5,
-        low=4.5,
-        high=18.5,
-        p_value=1e-3,
-        mde=9.5,
-        spread=0.7,
-        rests_on="models",
-    )
-    constat = {"estimator": "constat", "mde": None, "spread": None, "low": -1.0}
-    row = InflationResult(
-        benchmark="old items",
-        fingerprint="sha256:items",
-        against="new items",
-        paired=False,
-        equally_hard=False,
-        metric="accuracy",
-        n_published=1_200,
-        n_other=300,
-        chance=0.25,
-        min_points=5.0,
-        verdict="inflated",
-        reason="references",
-        accuracies=accuracies,
-        estimates=(estimate, dataclasses.replace(estimate, **constat)),
-        group_field="passage",
-        n_groups=40,
-        warnings=("3 items have no pair",),
-    )
-    return inflation_page(audit_report(row, command=("inflation",)))
+def page_of_room(name):
+    """The page of one of them, as the room makes it."""
+    document = dict(ROOMS[name])
+    texts = document.pop("texts", ())
+    found = report_of(audit_document() | document)
+    match document["command"][0]:
+        case "membership":
+            return membership_page(found, [], typed_rows(texts, TextScores))
+        case "replicate":
+            asked = typed_rows(texts, AskedInstance)
+            return replication_page(found, asked, replication_words(found))
+    return inflation_page(found)
 
 
 def page_of(report):
@@ -633,10 +364,7 @@ DOCUMENTS = {
     "study": lambda: page_of(planted()),
     "canary": lambda: page_of(ownership()),
     "prove": lambda: page_of(matrix()),
-    "membership of known sides": ranking,
-    "membership of a set": text_set,
-    "replicate": completions,
-    "inflation": score_gap,
+    **{name: functools.partial(page_of_room, name) for name in ROOMS},
     "terminal of several": lambda: printed(several()),
     "terminal of one": lambda: printed(shuffled()),
     "reasons": lambda: "\n".join(reasons()),
