@@ -4,7 +4,6 @@
 """
 
 import dataclasses
-import functools
 import io
 import json
 import re
@@ -15,14 +14,12 @@ from pathlib import Path
 import pytest
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from jaxcontam.data.files import Commitment
 from jaxcontam.members.page import membership_page
 from jaxcontam.members.result import TextScores
 from jaxcontam.methods import method_words
 from jaxcontam.proof.advice import AuditedFile, next_steps, why
 from jaxcontam.proof.outcome import print_outcome, print_unscored
 from jaxcontam.proof.page import order_page
-from jaxcontam.proof.result import MembershipResult, Screening, UnscoredFile
 from jaxcontam.proof.verdict import decide
 from jaxcontam.replication.page import (
     AskedInstance,
@@ -30,14 +27,14 @@ from jaxcontam.replication.page import (
     replication_words,
 )
 from jaxcontam.reports.archive import typed_rows
-from jaxcontam.reports.page import Page, render
+from jaxcontam.reports.page import render
+from jaxcontam.reports.report_files import result_row
 from jaxcontam.score_gap.page import inflation_page
-from jaxcontam.stats.result import Local, Neighbours, Pretest
+from jaxcontam.stats.result import Pretest
 from jaxcontam.terminal import Terminal
 from tests.support.page_laws import check_page
 from tests.support.report_documents import (
     audit_document,
-    audit_report,
     order_result,
     reference_result,
     report_of,
@@ -181,201 +178,58 @@ def reasons():
         yield from (textwrap.fill(said, 88, break_on_hyphens=False), *steps, "")
 
 
-GAINS = {
-    "memory": (1.9, 0.1, 0.2, 0.1, 1.7, 0.1),
-    "both": (1.9, 0.1, 0.9, 0.1, 1.0, 0.1),
-    "alike": (1.0, 0.1, 0.9, 0.1, 0.1, 0.2),
-    "nothing": (0.0, 0.1, -0.001, 0.1, 0.0, 0.2),
-}
-
-
-def gains(kind):
-    forward, forward_se, backward, backward_se, excess, excess_se = GAINS[kind]
-    return Neighbours(
-        forward=forward,
-        forward_se=forward_se,
-        backward=backward,
-        backward_se=backward_se,
-        excess=excess,
-        excess_se=excess_se,
-    )
-
-
-def local(first, last, p):
-    return Local(first_example=first, last_example=last, statistic=3.0, p_value=p)
-
-
-def named(name, *rows):
-    """Tests of a file of that name."""
-    changes = {"benchmark": name, "fingerprint": f"sha256:{name}"}
-    return [dataclasses.replace(row, **changes, content_digest=name) for row in rows]
-
-
-SORTED = UnscoredFile(
-    benchmark="steps",
-    fingerprint="sha256:steps",
-    order_provenance="published",
-    n_examples=30,
-    n_repeats=0,
-    method="direction",
-    null="reversibility",
-    pretests=(check("label_trend:level"), FORWARD),
-    verdict="invalid design",
-)
-
-
-def several():
-    """Files of each verdict, decided together."""
-    flags = {"log10_p_all_orders": -30.0, "neighbours": gains("both")}
-    seen = order_row(log10_p=-9.0, **flags, **referred(), local=local(11, 40, 4e-4))
-    rows = [
-        *named("seen", seen, beside("adjacency", -12.0)),
-        *named("alike", order_row(log10_p=-0.4), beside("adjacency", -9.0)),
-        *named("early", order_row(log10_p=-6.0, neighbours=gains("memory"))),
-        *named("fresh", order_row(log10_p=-0.3, neighbours=gains("nothing"))),
-        *named("short", order_row(log10_p=-0.3, mde=0.9)),
-        *named("flat", order_row(log10_p=0.0, mde=None, effect=0.0)),
-        *named("sorted", order_row("adjacency", -9.0, pretests=(ALIKE, *BLIND))),
-    ]
-    levels = {"seen": (1e-6, 0.01), "alike": (0.9, 0.2), "sorted": (1e-6, 1e-6)}
-    screening = tuple(
-        Screening(benchmark=name, by=by, e_bh=e) for name, (by, e) in levels.items()
-    )
-    more = {"screening": screening, "unscored": (SORTED,), "earlier": ("runs/old",)}
-    return audit_report(*decide(rows, min_effect=0.5), model="m", **more)
-
-
-def shuffled():
-    """One file, declared shuffled, with all that can stand beside a test."""
-    row = order_row(
-        "adjacency",
-        -30.5,
-        **RANDOM,
-        **referred(scale=1.3),
-        null="within-group exchangeability of blocks",
-        group_field="subject",
-        block_field="passage",
-        neighbours=gains("alike"),
-        local=local(1, 100, 4e-4),
-        pretests=(check("shared_context:passage"), *UNMOVED),
-        n_orders=99_999,
-    )
-    row = dataclasses.replace(row, warnings=("2 examples were cut",), n_repeats=2)
-    score = MembershipResult(
-        benchmark="boolq",
-        fingerprint="sha256:boolq",
-        n_examples=100,
-        method="min_k",
-        auc=0.881,
-        auc_se=0.031,
-        reference=("control",),
-        tokens_scored=1,
-    )
-    own = beside("sharded_t", -2.0, **APPROXIMATE, **RANDOM, effect=-0.001)
-    return audit_report(*decide([row, own], min_effect=0.5), score, model="m")
-
-
-def options():
-    row = order_row("options", -9.0, effect_unit="nats per item", **referred())
-    return audit_report(*decide([row], min_effect=0.5), model="m")
-
-
-def planted():
-    """A study: what was planted in what number of copies."""
-    rows = [
-        order_row("adjacency", log10_p, copies=n, null="designed randomisation")
-        for n, log10_p in ((0, -0.2), (10, -30.5))
-    ]
-    rows = [
-        dataclasses.replace(
-            row, order_provenance="seeded", benchmark=f"set-{row.copies}"
-        )
-        for row in rows
-    ]
-    study = {"canary_share": 0.025, "n_tokens": 2_000_000}
-    rows = decide(rows, min_effect=0.5)
-    command = ("eval.quickstart",)
-    return audit_report(*rows, model="m", study=study, command=command)
-
-
-def ownership():
-    """Secrets that nobody else can have drawn, together and each alone."""
-    commitments = tuple(
-        Commitment(file=name, sha256=f"sha256:{name}", made=made, bits=None)
-        for name, made in (("s.txt", None), ("h.txt", "2025-01-01"))
-    )
-    row = order_row("canary", -4.0, **DRAWN, pretests=(), commitments=commitments)
-    alone = [
-        dataclasses.replace(
-            beside("canary_alone", -1.5, **DRAWN, exposure=5.0 - i, pretests=()),
-            benchmark=f"secret {i + 1}",
-        )
-        for i in range(2)
-    ]
-    rows = [*decide([row], min_effect=0.5), *alone]
-    return audit_report(*rows, model="m", command=("canary",))
-
-
-def matrix():
-    changes = {"effect_unit": "score units", "null": "exchangeability (declared)"}
-    row = order_row("matrix", -9.0, **changes, **RANDOM, pretests=())
-    report = audit_report(*decide([row], min_effect=0.5), command=("prove",))
-    return dataclasses.replace(report, model=None, command=("prove", "m.csv"))
-
-
 FILE = Path(__file__).with_name("documents.json")
-ROOMS = json.loads(FILE.read_text(encoding="utf-8"))
-"""Reports of other rooms without what every report has, and texts beside them."""
+DOCUMENTS = json.loads(FILE.read_text(encoding="utf-8"))
+"""Reports without what all have in common. Rows of order tests say what they have
+beyond `order_result`, those of other rooms are whole; texts stand beside some."""
+OTHERS = ("membership", "replicate", "inflation")
 
 
-def page_of_room(name):
-    """The page of one of them, as the room makes it."""
-    document = dict(ROOMS[name])
-    texts = document.pop("texts", ())
-    found = report_of(audit_document() | document)
-    match document["command"][0]:
+def report_named(name):
+    """A report of documents.json, and the texts beside it."""
+    document = dict(DOCUMENTS[name])
+    common, texts = result_row(order_result()), document.pop("texts", ())
+    if document["command"][0] not in OTHERS:
+        rows = document["results"]
+        document["results"] = [row if "auc" in row else common | row for row in rows]
+    return report_of(audit_document(model="m") | document), texts
+
+
+def page_of(name):
+    """The page of a report, as its room makes it; order tests without pictures."""
+    found, texts = report_named(name)
+    match found.command[0]:
         case "membership":
             return membership_page(found, [], typed_rows(texts, TextScores))
         case "replicate":
             asked = typed_rows(texts, AskedInstance)
             return replication_page(found, asked, replication_words(found))
-    return inflation_page(found)
-
-
-def page_of(report):
-    """The page of order tests, without pictures."""
+        case "inflation":
+            return inflation_page(found)
     words = method_words(["matrix", "min_k"])
-    return order_page(report, [None] * len(report.results), words)
+    return order_page(found, [None] * len(found.results), words)
 
 
-def printed(report):
+def printed(name):
     """What the terminal shows of an audit, 80 columns wide."""
-    out = io.StringIO()
+    out, (report, _) = io.StringIO(), report_named(name)
     console, words = Terminal(file=out, width=80), method_words()
     print_outcome(list(report.results), report.command, words, console)
     print_unscored(report.unscored, report.command, words, console)
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
 
 
-DOCUMENTS = {
-    "audit of several": lambda: page_of(several()),
-    "audit of one": lambda: page_of(shuffled()),
-    "audit of options": lambda: page_of(options()),
-    "study": lambda: page_of(planted()),
-    "canary": lambda: page_of(ownership()),
-    "prove": lambda: page_of(matrix()),
-    **{name: functools.partial(page_of_room, name) for name in ROOMS},
-    "terminal of several": lambda: printed(several()),
-    "terminal of one": lambda: printed(shuffled()),
-    "reasons": lambda: "\n".join(reasons()),
-}
-
-
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_words_were_reviewed(name, snapshot):
-    document = DOCUMENTS[name]()
-    if isinstance(document, Page):
-        document = render(document)
-        check_page(document)
-        document = text_of(document)
-    assert document == snapshot(extension_class=TextFile)
+def test_page_was_reviewed(name, snapshot):
+    page = render(page_of(name))
+    check_page(page)
+    assert text_of(page) == snapshot(extension_class=TextFile)
+
+
+@pytest.mark.parametrize("name", ["audit of several", "audit of one"])
+def test_terminal_was_reviewed(name, snapshot):
+    assert printed(name) == snapshot(extension_class=TextFile)
+
+
+def test_reasons_were_reviewed(snapshot):
+    assert "\n".join(reasons()) == snapshot(extension_class=TextFile)
