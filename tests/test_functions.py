@@ -76,27 +76,6 @@ def test_function_that_read_the_file_is_found_and_nothing_is_printed(
 
 
 @pytest.mark.parametrize(
-    ("published", "says"),
-    [
-        (texts(), "inconclusive 0.00 1.000 texts: all orders score the same"),
-        (sorted(texts(), key=len), "texts: invalid design, not scored: "),
-    ],
-)
-def test_a_result_prints_what_the_command_prints(published, says):
-    printed = repr(jaxcontam.audit(reader([]), published))
-    assert says in " ".join(printed.split())
-    # Commands are not broken, so that they can be copied.
-    lines = [line for line in printed.splitlines() if "jaxcontam audit" not in line]
-    assert max(map(len, lines)) <= 80
-
-
-def test_function_that_read_nothing_is_not_accused():
-    result = jaxcontam.audit(reader([]), texts(), tests="direction")
-    assert result.verdict != "contaminated"
-    assert result.p_value == 1.0
-
-
-@pytest.mark.parametrize(
     "asked",
     [
         {},
@@ -111,6 +90,21 @@ def test_saved_result_is_a_report_that_verify_accepts(asked, tmp_path, capsys):
     assert page.read_text().startswith("<!doctype html>")
     assert main(["verify", str(tmp_path / "run")]) == 0
     capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("published", "says"),
+    [
+        (texts(2), "inconclusive 0.00 1.000 texts: all orders score the same"),
+        (sorted(texts(2), key=len), "texts: invalid design, not scored: "),
+    ],
+)
+def test_a_result_prints_what_the_command_prints(published, says):
+    printed = repr(jaxcontam.audit(reader([]), published))
+    assert says in " ".join(printed.split())
+    # Commands are not broken, so that they can be copied.
+    lines = [line for line in printed.splitlines() if "jaxcontam audit" not in line]
+    assert max(map(len, lines)) <= 80
 
 
 def test_unordered_texts_are_not_scored_and_say_so():
@@ -155,8 +149,9 @@ def test_not_finite_answer_names_its_example():
     known = texts()
 
     def log_likelihoods(pairs):
+        begins = known[4]
         return [
-            math.nan if own.startswith(known[4]) else unigram(own) for _, own in pairs
+            math.nan if own.startswith(begins) else unigram(own) for _, own in pairs
         ]
 
     with pytest.raises(InputError, match=r"^texts: example 5: .* not finite"):
@@ -195,12 +190,14 @@ def test_command_and_function_and_decoder_in_memory_agree_to_the_bit(
     ):
         assert row["log10_p"] == one.numbers.log10_p == other.numbers.log10_p
         assert row["verdict"] == one.verdict == other.verdict
+    with pytest.raises(InputError, match="the reference is the model itself"):
+        jaxcontam.audit(directory, file, reference=directory, **SHORT)
 
 
 @pytest.mark.parity
 def test_torch_model_in_memory_agrees_with_its_directory(folder):
     transformers = pytest.importorskip("transformers")
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
     directory, _, file = folder
     model = transformers.AutoModelForCausalLM.from_pretrained(directory).train()
     tokenizer = fast_tokenizer()
@@ -212,24 +209,15 @@ def test_torch_model_in_memory_agrees_with_its_directory(folder):
         assert other.numbers.log10_p == pytest.approx(one.numbers.log10_p, abs=0.05)
     with pytest.raises(InputError, match="needs its fast tokenizer"):
         jaxcontam.audit(model, texts())
-
-
-def test_torch_models_that_differ_in_one_late_weight_have_other_fingerprints(folder):
-    transformers = pytest.importorskip("transformers")
-    torch = pytest.importorskip("torch")
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder[0])
-    before = jaxcontam.load(model, tokenizer=fast_tokenizer()).fingerprint
-    assert jaxcontam.load(model, tokenizer=fast_tokenizer()).fingerprint == before
+    # One late weight makes another model.
+    before, again = (
+        jaxcontam.load(model, tokenizer=tokenizer).fingerprint for _ in range(2)
+    )
     with torch.no_grad():
         largest = max(model.parameters(), key=lambda one: one.numel())
         largest.view(-1)[-1] += 1
-    assert jaxcontam.load(model, tokenizer=fast_tokenizer()).fingerprint != before
-
-
-def test_reference_that_is_the_model_itself_is_refused(folder):
-    directory, _, file = folder
-    with pytest.raises(InputError, match="the reference is the model itself"):
-        jaxcontam.audit(directory, file, reference=directory, **SHORT)
+    after = jaxcontam.load(model, tokenizer=tokenizer).fingerprint
+    assert before == again != after
 
 
 def test_several_files_are_asked_by_name(tmp_path):

@@ -120,7 +120,11 @@ def test_an_audit_and_all_that_follows_it(typed):
     assert Path(document["command"][2]).is_file()
     name, word = folder.name[:-4], document["model"]["name"]
     assert document["results"][0]["benchmark"] == printable(name)
-    for line in ("verify NAME-out", "report NAME-out", "plan --pilot NAME-out"):
+    for line in (
+        "verify NAME-out",
+        "report NAME-out",
+        "plan --pilot NAME-out --effect 1",
+    ):
         typed(line)
     if name != NO_TEXT:
         # A harness calls the model what its folder is called.
