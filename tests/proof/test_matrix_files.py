@@ -46,15 +46,6 @@ SHAPE = "expected a matrix of real numbers, got shape"
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("1,2\n3,\n", "row 2, column 2: blank"),
-        ("1,2\n , 3\n", "row 2, column 1: blank"),
-        ("1,nan\n3,4\n", "row 1, column 2: nan is not a finite number"),
-        ("1,2\n-inf,4\n", "row 2, column 1: -inf is not a finite number"),
-        ("1,2\n3,1e999\n", "row 2, column 2: inf is not a finite number"),
-        ("1,2\n3\n", "row 2, column 2: 1 cells (row 1 has 2)"),
-        ("1,2\n3,4,5\n", "row 2, column 3: 3 cells (row 1 has 2)"),
-        ("1,2\n\n3,4\n", "row 2, column 2: 1 cells (row 1 has 2)"),
-        ("1\n2\n", "1 columns (needs at least 2)"),
         ((900_000, b"1,nan"), "row 900000, column 2: nan is not a finite number"),
         ((900_000, b"1,x"), "row 900000, column 2: 'x' is no number"),
         ((900_000, b""), "row 900000, column 2: 1 cells (row 1 has 2)"),
