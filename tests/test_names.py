@@ -1,6 +1,7 @@
 """Names of files as strangers choose them: shown on one line, and typed again whole."""
 
 import csv
+import itertools
 import json
 import os
 import random
@@ -74,17 +75,17 @@ def typed(request, model, tmp_path, monkeypatch, capfd):
     name = f"./{request.param}"
     rng = random.Random(0)
     rows = [" ".join(f"w{rng.randrange(300)}" for _ in range(6)) for _ in range(24)]
+    labelled = zip(rows, itertools.cycle((0, 1)))
     fields = [
-        {"question": row, "input": row, "label": i % 2} for i, row in enumerate(rows)
+        {"question": row, "input": row, "label": label} for row, label in labelled
     ]
     write_lines(Path(f"{name}.jsonl"), fields)
     Path(f"{name}.txt").write_text("".join(f"{row}\n" for row in rows))
     items = "".join(f"i{i},{i % 2},{i // 2 % 2}\n" for i in range(40))
     for ending in ("a", "b"):
         Path(f"{name}-{ending}.csv").write_text(f"item,M,B\n{items}")
-    np.savetxt(
-        f"{name}-m.csv", np.random.default_rng(0).normal(size=(5, 20)), "%f", ","
-    )
+    matrix = np.random.default_rng(0).normal(size=(5, 20))
+    np.savetxt(f"{name}-m.csv", matrix, "%f", ",")
     # Libraries that open a model's folder take names that are text alone.
     if is_text := request.param != NO_TEXT:
         shutil.copytree(model, f"{name}-model")

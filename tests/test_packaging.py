@@ -126,17 +126,6 @@ def test_command_of_its_own_process_warns_of_nothing_deprecated():
     assert python(*flags, "-m", "jaxcontam", "methods").stderr == ""
 
 
-def test_command_of_the_wheel_answers_help_without_jax(wheel, tmp_path):
-    # The wheel itself on the path, not the checkout.
-    code = (
-        "import sys; from jaxcontam.cli.main import main; code = main(['--help']); "
-        "assert not {'jax', 'transformers', 'matplotlib'} & sys.modules.keys(); "
-        "import jaxcontam; assert '.whl' in jaxcontam.__file__; sys.exit(code)"
-    )
-    done = python("-c", code, cwd=tmp_path, env={"PYTHONPATH": str(wheel), "PATH": ""})
-    assert "audit" in done.stdout
-
-
 def test_package_imports_nothing_heavy_and_an_audit_few_modules():
     code = (
         "import sys, jaxcontam; package = list(sys.modules); "
@@ -223,38 +212,39 @@ def installed_needs(name, extras):
     return found
 
 
-def test_constraints_pin_all_that_the_tests_install():
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pins = [Requirement(line) for line in lines if not line.startswith("#")]
+def pins_of(text):
+    """Name -> pinned requirement, of lines that are no comments."""
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    pins = [Requirement(line) for line in lines]
+    found = {canonicalize_name(pin.name): pin for pin in pins}
+    assert len(found) == len(pins)
     assert all(re.fullmatch(r"==[\w.]+", str(pin.specifier)) for pin in pins)
-    names = [canonicalize_name(pin.name) for pin in pins]
-    assert len(set(names)) == len(names)
+    return found
+
+
+def test_constraints_pin_all_that_the_tests_install():
+    pins = pins_of((ROOT / "constraints.txt").read_text(encoding="utf-8"))
     needs = installed_needs("jaxcontam", ["test"])
-    assert {"jax", "pytest", "jaxlib", "orbax-checkpoint"} <= needs
-    assert needs <= set(names)
+    assert {"jax", "pytest", "jaxlib", "orbax-checkpoint"} <= needs <= {*pins}
     # Every pin is within its range.
-    versions = {canonicalize_name(pin.name): str(pin.specifier)[2:] for pin in pins}
     for line in importlib.metadata.requires("jaxcontam"):
         need = Requirement(line)
         if need.marker is None or need.marker.evaluate({"extra": "test"}):
-            assert versions[canonicalize_name(need.name)] in need.specifier, line
+            version = str(pins[canonicalize_name(need.name)].specifier)[2:]
+            assert version in need.specifier, line
 
 
 def test_lock_has_hashes_and_the_versions_of_the_constraints():
     text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     entries = re.findall(
-        r"^([^\s#].*?)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", text, re.M
+        r"^([^\s#].*?)(?: \\\n    --hash=sha256:[0-9a-f]{64})+$", text, re.M
     )
     lines = [line for line in text.splitlines() if line[0] not in " #"]
     # Nothing but pins with hashes: no place to load them from.
-    assert [line.removesuffix(" \\") for line in lines] == [pin for pin, _ in entries]
-    pins = {canonicalize_name(pin.name): pin for pin in map(Requirement, dict(entries))}
-    here = {
-        name for name, pin in pins.items() if not pin.marker or pin.marker.evaluate()
-    }
-    assert installed_needs("jaxcontam", []) <= here
-    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            pin = Requirement(line)
-            name = canonicalize_name(pin.name)
-            assert name not in pins or pins[name].specifier == pin.specifier, line
+    assert [line.removesuffix(" \\") for line in lines] == entries
+    pins = pins_of("\n".join(entries))
+    for name in installed_needs("jaxcontam", []):
+        assert pins[name].marker is None or pins[name].marker.evaluate(), name
+    wanted = pins_of((ROOT / "constraints.txt").read_text(encoding="utf-8"))
+    for name in pins.keys() & wanted.keys():
+        assert pins[name].specifier == wanted[name].specifier, name
