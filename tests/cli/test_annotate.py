@@ -4,11 +4,13 @@ Shapes of the files: `lm_eval.result_schema` of lm_eval 0.4.13; `inspect_ai.log.
 and the members of its .eval files; eval.schema.json 0.2.1 of Every Eval Ever.
 """
 
+import copy
 import csv
 import dataclasses
 import io
 import json
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,8 @@ from jaxcontam.reports.report_files import write_report
 from tests.support.report_documents import audit_report, order_result
 
 MODEL = "EleutherAI/pythia-160m"
+SCORES = json.loads(Path(__file__).with_name("scores.json").read_text())
+"""What each tool writes of that model."""
 
 
 @pytest.fixture
@@ -51,26 +55,13 @@ def annotate(tmp_path, runs, capsys):
     return run
 
 
-def lm_eval_results(**arguments):
-    split = {"test_split": "test", "validation_split": "validation"}
-    return {
-        "results": {
-            "boolq": {"alias": "boolq", "acc,none": 0.61, "acc_stderr,none": 0.01},
-            "arc_easy": {"alias": "arc_easy", "acc,none": float("nan")},
-            "piqa": {"alias": "piqa", "acc,none": 0.7},
-        },
-        "configs": {"boolq": {"test_split": None}, "arc_easy": split, "piqa": split},
-        "config": {"model": "hf", "model_args": {"pretrained": MODEL, **arguments}},
-    }
-
-
 def test_results_of_lm_eval_get_a_block_with_planted_clean_and_unaudited_tasks(
     annotate, runs
 ):
-    text, said = annotate("results_2026.json", lm_eval_results())
+    text, said = annotate("results_2026.json", SCORES["lm_eval"])
     found = json.loads(text)
     block = found.pop("contamination")
-    assert repr(found) == repr(lm_eval_results()), "all else is as it was"
+    assert repr(found) == repr(SCORES["lm_eval"]), "all else is as it was"
     document = json.loads((runs / "one" / "report.json").read_text())
     stated = {
         "verdict": "contaminated",
@@ -95,20 +86,16 @@ def test_results_of_lm_eval_get_a_block_with_planted_clean_and_unaudited_tasks(
     ],
 )
 def test_another_owner_revision_adapter_or_folder_is_another_model(annotate, arguments):
-    error = annotate("results.json", lm_eval_results(**arguments), code=2)
+    scores = copy.deepcopy(SCORES["lm_eval"])
+    scores["config"]["model_args"].update(arguments)
+    error = annotate("results.json", scores, code=2)
     assert "no score of an audited model and benchmark" in error
     assert "--same A=B" in error
 
 
 @pytest.mark.parametrize("is_zipped", [False, True])
 def test_log_of_inspect_gets_metadata(annotate, tmp_path, is_zipped):
-    dataset = {"name": "boolq-items", "samples": 100}
-    log = {
-        "version": 2,
-        "status": "success",
-        "eval": {"task": "inspect_evals/boolq", "model": MODEL, "dataset": dataset},
-        "results": {"total_samples": 100, "completed_samples": 100, "scores": []},
-    }
+    log = SCORES["inspect"]
     if is_zipped:
         with zipfile.ZipFile(tmp_path / "log.eval", "w", zipfile.ZIP_DEFLATED) as file:
             file.writestr("header.json", json.dumps(log))
@@ -142,17 +129,7 @@ def test_hostile_logs_are_one_line(annotate, tmp_path, packing, size, flags, mes
 
 
 def test_record_of_every_eval_ever_gets_strings_in_details(annotate):
-    rows = [
-        {
-            "evaluation_name": name,
-            "source_data": {"dataset_name": name.title(), "source_type": "other"},
-            "metric_config": {"lower_is_better": False},
-            "score_details": {"score": 0.6},
-        }
-        for name in ("boolq", "piqa")
-    ]
-    record = {"schema_version": "0.2.1", "model_info": {"name": "Pythia", "id": MODEL}}
-    record["evaluation_results"] = rows
+    record = SCORES["every_eval_ever"]
     found = json.loads(annotate("record.json", record)[0])
     assert found.keys() == record.keys(), "its schema allows no other field"
     details = [row["score_details"]["details"] for row in found["evaluation_results"]]
@@ -219,5 +196,6 @@ def test_of_two_audits_of_one_file_the_newest_beside_a_reference_counts(annotate
 def test_two_files_of_one_report_that_fit_one_task_are_refused(annotate, tmp_path):
     rows = order_result("arc_easy"), order_result("arc_easy-test")
     write_report(audit_report(*rows, model=MODEL), {}, tmp_path / "two")
-    error = annotate("results.json", lm_eval_results(), audit=tmp_path / "two", code=2)
+    audit = tmp_path / "two"
+    error = annotate("results.json", SCORES["lm_eval"], audit=audit, code=2)
     assert f"{MODEL} on arc_easy: two audits fit (arc_easy in " in error
