@@ -80,173 +80,113 @@ def test_honest_report_is_verified(reports, name, capsys):
     assert name != "quickstart" or "verified, 36 tests recomputed" in said
 
 
-def first(document, *, primary=True):
-    """The first test of a report that decides, or that does not."""
-    return next(
-        row
-        for row in document["results"]
-        if row["primary"] == primary and "log10_p" in row
-    )
+def edit(code):
+    """What changes a report: `row` is its first test that decides, `beside` another."""
 
-
-def scaled(name):
-    def change(document):
-        first(document)[name] *= 1.001
+    def change(report):
+        rows = report["results"]
+        tests = [one for one in rows if "log10_p" in one]
+        row = next(one for one in tests if one["primary"])
+        beside = next((one for one in tests if not one["primary"]), None)
+        exec(code, {"report": report, "rows": rows, "row": row, "beside": beside})
 
     return change
 
 
-def without(name):
-    return lambda document: first(document).pop(name)
-
-
-def beside(document):
-    fields = {"verdict": "suspected", "p_adjusted": 1e-9}
-    first(document, primary=False).update(fields)
-
-
-def ranking(document):
-    rows = (row for row in document["results"] if row["method"] == "min_k")
-    next(rows)["verdict"] = "contaminated"
-
-
-def local(document):
-    first(document)["local"]["last_example"] -= 1
-
-
-def screening(document):
-    document["screening"][1]["by"] = 0.01
-
-
-def pretests(document):
-    for row in document["results"]:
-        row["pretests"][0]["p_value"] = 0.987
-
-
-def passed(document):
-    for row in document["results"]:
-        for test in row["pretests"]:
-            test["passed"] = True
-    first(document)["verdict"] = "inconclusive"
-
-
-def failed(document):
-    row = first(document)
-    max(row["pretests"], key=lambda test: test["p_value"])["passed"] = False
-    row["verdict"] = "invalid design"
+PASS_ALL = """
+for one in rows:
+    for test in one["pretests"]:
+        test["passed"] = True
+row["verdict"] = "inconclusive"
+"""
+FAIL_ONE = """
+max(row["pretests"], key=lambda test: test["p_value"])["passed"] = False
+row["verdict"] = "invalid design"
+"""
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "fault"),
+    ("name", "code", "fault"),
     [
         *(
-            (name, change, fault)
+            (name, f"row[{field!r}] = {value!r}", fault)
             for name in ("quick", "prove")
-            for change, fault in (
-                ({"p_value": "x"}, "p_value: expected a finite number, got 'x'"),
-                ({"p_value": 10**400}, "p_value: expected a finite number"),
-                ({"p_value": -0.5}, "p_value is -0.5, recomputed"),
-                ({"n_orders": 0.5}, "n_orders: expected a whole number, got 0.5"),
-                ({"guess": 1}, "unknown field 'guess'"),
-                ({"method": "guess"}, "not recomputable (unknown test 'guess')"),
-                ({"method": "min_k"}, "not recomputable (unknown test 'min_k')"),
+            for field, value, fault in (
+                ("p_value", "x", "p_value: expected a finite number, got 'x'"),
+                ("p_value", 10**400, "p_value: expected a finite number"),
+                ("p_value", -0.5, "p_value is -0.5, recomputed"),
+                ("n_orders", 0.5, "n_orders: expected a whole number, got 0.5"),
+                ("guess", 1, "unknown field 'guess'"),
+                ("method", "guess", "not recomputable (unknown test 'guess')"),
+                ("method", "min_k", "not recomputable (unknown test 'min_k')"),
             )
         ),
         *(
-            ("quick", without(field), f"report.json.results[0]: no {field}")
+            ("quick", f"del row[{field!r}]", f"report.json.results[0]: no {field}")
             for field in ("log10_p", "p_value", "n_orders")
         ),
         # Nothing is drawn so often.
         *(
-            (name, {field: 10**13}, f"{field} is 10000000000000, recomputed")
+            (name, f"row[{field!r}] += 10**13", f"{field} is 1000")
             for name in ("grouped", "reversal", "combined", "prove")
             for field in ("n_orders", "n_strata")
         ),
         *(
-            ("combined", scaled(field), f"{field} is")
+            ("combined", f"row[{field!r}] *= 1.001", f"{field} is")
             for field in ("p_value", "effect", "mde", "p_adjusted")
         ),
         # However deep it lies.
-        ("combined", {"p_value": 1e-33}, "p_value is 1e-33"),
-        ("combined", {"p_floor": 1e-33}, "p_floor is 1e-33"),
-        ("combined", beside, "verdict is 'suspected', recomputed None"),
-        ("combined", beside, "p_adjusted is 1e-09, recomputed None"),
-        ("quickstart", lambda d: d["results"].reverse(), "not recomputable"),
-        ("quickstart", ranking, "verdict: expected null, got 'contaminated'"),
-        ("reversal", screening, "screening[1].by is 0.01"),
-        ("reversal", local, "local.last_example is"),
-        ("grouped", lambda d: d["results"].pop(), "'1/codes' belongs to no result"),
-        ("ordered", passed, "passed is True, recomputed False"),
-        ("grouped", failed, "passed is False, recomputed True"),
-        ("reversal", failed, "passed is False, recomputed True"),
+        ("combined", "row['p_value'] = 1e-33", "p_value is 1e-33"),
+        ("combined", "row['p_floor'] = 1e-33", "p_floor is 1e-33"),
+        ("combined", "beside['verdict'] = 'suspected'", "'suspected', recomputed None"),
+        ("combined", "beside['p_adjusted'] = 1e-9", "1e-09, recomputed None"),
+        ("quickstart", "rows.reverse()", "not recomputable"),
+        ("quickstart", "rows[-1]['verdict'] = 'suspected'", "verdict: expected null"),
+        (
+            "reversal",
+            "report['screening'][1]['by'] = 0.01",
+            "screening[1].by is 0.01",
+        ),
+        ("reversal", "row['local']['last_example'] -= 1", "local.last_example is"),
+        ("grouped", "rows.pop()", "'1/codes' belongs to no result"),
+        ("ordered", PASS_ALL, "passed is True, recomputed False"),
+        ("grouped", FAIL_ONE, "passed is False, recomputed True"),
+        ("reversal", FAIL_ONE, "passed is False, recomputed True"),
     ],
 )
-def test_what_is_stated_and_does_not_follow_is_a_fault(forge, name, change, fault):
-    """A change is a function, or other values of the first test that decides."""
-    if isinstance(change, dict):
-        assert fault in forge(name, lambda document: first(document).update(change))
-    else:
-        assert fault in forge(name, change)
+def test_what_is_stated_and_does_not_follow_is_a_fault(forge, name, code, fault):
+    assert fault in forge(name, edit(code))
 
 
 def test_pretest_that_the_file_does_not_have_is_found(forge):
-    said = forge("quick", pretests)
+    said = forge(
+        "quick", edit("for one in rows: one['pretests'][0]['p_value'] = 0.987")
+    )
     assert "pydocs-50: pre-tests[0].p_value is 0.987, recomputed" in said
 
 
-def change_a_pair(arrays):
-    arrays["0/pairs"][0, 0, 1] += 9.0
-
-
-def raise_all_pairs(arrays):
-    """Nothing that follows from a pair test is another number."""
-    for name, pairs in arrays.items():
-        if name.endswith("pairs"):
-            arrays[name] = np.where(pairs == 0, 0, pairs + 1)
-
-
-def score_a_pair_more(arrays):
-    pairs = arrays["0/pairs"]
-    pairs[tuple(np.argwhere(np.isnan(pairs))[0])] = -3.0
-
-
-def leave_out_a_pair(arrays):
-    arrays["0/pairs"][0, 1, 2] = np.nan
-
-
-def turn_other_runs(arrays):
-    arrays["0/runs"][0, :2] = arrays["0/runs"][0, ::-1][:2]
-
-
-def make_a_group(arrays):
-    arrays["0/codes"][0, 0] = 1
-
-
-def flip(name):
-    """What changes one entry: of a pair matrix, whose first is 0, one that counts."""
-
-    def change(arrays):
-        arrays[name].flat[min(1, arrays[name].size - 1)] += 1
-
-    return change
+PAIRS = "pairs are not those that tell the direction"
 
 
 @pytest.mark.parametrize(
-    ("name", "arrays", "fault"),
+    ("name", "array", "code", "fault"),
     [
-        ("quick", change_a_pair, "p_value is"),
-        ("quick", score_a_pair_more, "pairs are not those that tell the direction"),
-        ("quick", leave_out_a_pair, "pairs are not those that tell the direction"),
-        ("quick", turn_other_runs, "runs: not what the seed and the file draw"),
-        ("quick", make_a_group, "codes: not what the seed and the file draw"),
+        ("quick", "0/pairs", "a[0, 0, 1] += 9", "p_value is"),
+        ("quick", "0/pairs", "a[tuple(np.argwhere(np.isnan(a))[0])] = -3", PAIRS),
+        ("quick", "0/pairs", "a[0, 1, 2] = np.nan", PAIRS),
+        ("quick", "0/runs", "a[0, :2] = a[0, ::-1][:2]", "runs: not what the seed and"),
+        ("quick", "0/codes", "a[0, 0] = 1", "codes: not what the seed and the file"),
         *(
-            ("combined", flip(name), "")
+            ("combined", name, "a.flat[1 % a.size] += 1", "")
             for name in (*("0/pairs", "0/orders", "0/codes"), *("2/scores", "2/place"))
         ),
     ],
 )
-def test_changed_evidence_is_found(forge, name, arrays, fault):
-    assert fault in forge(name, None, arrays)
+def test_changed_evidence_is_found(forge, name, array, code, fault):
+    def change(arrays):
+        exec(code, {"a": arrays[array], "np": np})
+
+    assert fault in forge(name, None, change)
 
 
 def test_any_changed_byte_under_the_old_seal_is_found(copied):
@@ -275,16 +215,12 @@ def test_pretests_of_a_file_that_is_not_at_hand_are_said_not_to_be_run(copied, c
     folder = copied("quick")
     wrong = folder / "pydocs-50.txt"
     # Tasks run code, and servers get keys: a report's word for them is not followed.
-    for place, said in (
-        (str(wrong), f"{wrong}: no such file)"),
-        ("lm_eval:gsm8k",) * 2,
-    ):
-        reseal(
-            folder, lambda document, to=place: document["command"].__setitem__(2, to)
-        )
+    for place in (str(wrong), "lm_eval:gsm8k"):
+        reseal(folder, edit(f"report['command'][2] = {place!r}"))
         capsys.readouterr()
         assert main(["verify", str(folder)]) == 0
-        assert f"pre-tests were not run again ({said}" in capsys.readouterr().out
+        said = f"pre-tests were not run again ({place}: no such file"
+        assert said in capsys.readouterr().out
     wrong.write_text("one\ntwo\nthree\n")
     assert main(["verify", str(folder), "--benchmark", str(wrong)]) == 2
     assert "pydocs-50: not the file of the report" in capsys.readouterr().err
@@ -299,6 +235,12 @@ def test_a_model_that_is_asked_again_agrees(reports, pulse, capsys):
 
 def test_scores_that_the_model_does_not_give_are_found(forge, pulse):
     flags = ["--rescore", "3", "--model", str(pulse / "model")]
+
+    def raise_all_pairs(arrays):
+        """Nothing that follows from a pair test is another number."""
+        for name in [name for name in arrays if name.endswith("pairs")]:
+            arrays[name] = np.where(arrays[name] == 0, 0, arrays[name] + 1)
+
     found = forge("quick", None, raise_all_pairs, flags=flags)
     assert "direction: pairs: " in found
     assert "scores differ from the model's, by up to 1 nats" in found
@@ -306,5 +248,5 @@ def test_scores_that_the_model_does_not_give_are_found(forge, pulse):
 
 def test_another_name_of_the_model_is_found_by_asking_it(forge, pulse):
     flags = ["--rescore", "1", "--model", str(pulse / "model")]
-    said = forge("quick", lambda d: d["model"].update(name="another"), flags=flags)
+    said = forge("quick", edit("report['model']['name'] = 'another'"), flags=flags)
     assert "model_name is 'another', the model's is" in said

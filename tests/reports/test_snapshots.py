@@ -78,7 +78,8 @@ def data_of(name):
 
 
 REASONS = data_of("reasons.json")
-"""Name -> the tests of a file, its deciding one first, beyond `order_result`."""
+"""Failed checks of a file, and cases: flags that were typed, and the tests of a file,
+the deciding one first, beyond `order_result`."""
 NULLS = {
     "direction": "reversibility",
     "options": "exchangeability of options",
@@ -86,29 +87,34 @@ NULLS = {
 }
 
 
-def undecided(i, method="direction", log10_p=-6.0, reference=None, **changes):
+def undecided(i, method="direction", log10_p=-6.0, **changes):
     """A test of a file from its values, the first one primary."""
     fields = {
         **{"method": method, "null": NULLS.get(method, "exchangeability")},
         **{"log10_p": log10_p, "p_value": 10.0**log10_p, "primary": i == 0},
         **{"p_adjusted": None, "mde_adjusted": None, "verdict": None},
     }
-    if reference is not None:
-        changes["reference"] = dataclasses.asdict(reference_result(**reference))
-    row = result_row(order_result(**fields)) | changes
-    return read_result(OrderResult, row)
+    if (found := changes.get("reference")) is not None:
+        changes["reference"] = dataclasses.asdict(reference_result(**found))
+    if "pretests" in changes:
+        changes["pretests"] = [REASONS["checks"][name] for name in changes["pretests"]]
+    return read_result(OrderResult, result_row(order_result(**fields)) | changes)
 
 
 def reasons():
     """Why, and what next, for each way to stop short of proof or to reach it."""
-    command = ("audit", "m", "boolq.jsonl")
-    for name, rows in REASONS.items():
+    words = method_words()
+    for name, (typed, *rows) in REASONS["cases"].items():
         tests = [undecided(i, **row) for i, row in enumerate(rows)]
         test, *others = decide(tests, min_effect=0.5)
         file = AuditedFile(test, tuple(others))
-        steps = [f"- {step}" for step in next_steps(file, command, method_words())]
+        command = ["audit", "m", "boolq.jsonl", *typed.split()]
+        steps = [f"- {step}" for step in next_steps(file, command, words)]
+        # A command that has no such flags is told words alone.
+        for step in next_steps(file, ["quickstart"], words):
+            assert step.words and not step.flags
         said = why(file) or "(nothing)"
-        yield f"{name}: {test.verdict}"
+        yield f"{name}: {test.verdict}{f' ({typed})' if typed else ''}"
         yield from (textwrap.fill(said, 88, break_on_hyphens=False), *steps, "")
 
 
