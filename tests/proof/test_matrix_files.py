@@ -115,12 +115,7 @@ def test_names_and_index_of_a_table_are_no_scores(save, matrix, names, index, me
     path = save("m.csv", with_labels(matrix, names, index))
     with pytest.raises(InputError) as caught:
         read_matrix(path)
-    assert (
-        str(caught.value)
-        .removeprefix(f"{path}: ")
-        .removeprefix("the ")
-        .startswith(message)
-    )
+    assert message in str(caught.value)
     assert "to_csv(header=False, index=False)" in caught.value.hint
 
 
