@@ -179,12 +179,10 @@ def test_command_and_function_and_decoder_in_memory_agree_to_the_bit(
     assert main([*command, "--max-example-tokens", str(CONTEXT // 2)]) == 0
     report = read_document(tmp_path / "out" / "report.json")
     by_name = jaxcontam.audit(directory, file, **SHORT)
-    in_memory = jaxcontam.audit(
-        decoder, texts(4, 40), tokenizer=fast_tokenizer(), **SHORT
-    )
-    for row, one, other in zip(
-        report["results"], by_name.results, in_memory.results, strict=True
-    ):
+    held = {"tokenizer": fast_tokenizer(), **SHORT}
+    in_memory = jaxcontam.audit(decoder, texts(4, 40), **held)
+    found = (report["results"], by_name.results, in_memory.results)
+    for row, one, other in zip(*found, strict=True):
         assert row["log10_p"] == one.numbers.log10_p == other.numbers.log10_p
         assert row["verdict"] == one.verdict == other.verdict
     with pytest.raises(InputError, match="the reference is the model itself"):

@@ -1,7 +1,6 @@
 """Names of files as strangers choose them: shown on one line, and typed again whole."""
 
 import csv
-import itertools
 import json
 import os
 import random
@@ -75,10 +74,7 @@ def typed(request, model, tmp_path, monkeypatch, capfd):
     name = f"./{request.param}"
     rng = random.Random(0)
     rows = [" ".join(f"w{rng.randrange(300)}" for _ in range(6)) for _ in range(24)]
-    labelled = zip(rows, itertools.cycle((0, 1)))
-    fields = [
-        {"question": row, "input": row, "label": label} for row, label in labelled
-    ]
+    fields = [{"question": r, "input": r, "label": i % 2} for i, r in enumerate(rows)]
     write_lines(Path(f"{name}.jsonl"), fields)
     Path(f"{name}.txt").write_text("".join(f"{row}\n" for row in rows))
     items = "".join(f"i{i},{i % 2},{i // 2 % 2}\n" for i in range(40))

@@ -7,8 +7,7 @@ import pytest
 from rich.console import Console
 
 from jaxcontam.proof.outcome import print_results
-from jaxcontam.proof.result import MembershipResult
-from tests.support.report_documents import order_result
+from tests.support.report_documents import order_result, ranking_result
 
 pytestmark = pytest.mark.unoptimised
 
@@ -21,21 +20,11 @@ def printed(rows, width):
 
 
 def test_a_narrow_terminal_gets_no_effect_and_whole_numbers():
-    score = MembershipResult(
-        benchmark="boolq",
-        fingerprint="sha256:0",
-        n_examples=100,
-        method="min_k",
-        reference=("control",),
-        tokens_scored=1,
-        auc=0.881,
-        auc_se=0.031,
-    )
     silent = {"effect": -0.01, "verdict": "no evidence"}
     rows = [
         order_result(log10_p=-30.52),  # 3.02e-31, rounded up
         order_result(log10_p=-1.0, method="reversal", primary=False, verdict=None),
-        score,
+        ranking_result(),
         order_result("fresh", log10_p=math.log10(0.42), **silent),
     ]
     assert printed(rows, width=120) == [

@@ -21,16 +21,14 @@ def save(tmp_path):
 
     def save_file(name, content):
         path = tmp_path / name
-        if isinstance(content, np.ndarray) and path.suffix == ".npy":
+        if isinstance(content, str):
+            path.write_bytes(content.encode())
+        elif isinstance(content, bytes):
+            path.write_bytes(content)
+        elif path.suffix == ".npy":
             np.save(path, content)
-        elif isinstance(content, np.ndarray):
-            path.write_text(
-                "".join(",".join(map(repr, row)) + "\n" for row in content.tolist())
-            )
         else:
-            path.write_bytes(
-                content if isinstance(content, bytes) else content.encode()
-            )
+            np.savetxt(path, content, "%.17g", ",")
         return path
 
     return save_file

@@ -17,18 +17,9 @@ from jaxcontam.reports.kinds import COMMANDS, kind_of
 from jaxcontam.reports.read import json_schema, read_result
 from jaxcontam.reports.report_files import result_row, to_document
 from jaxcontam.stats.result import Pretest
-from tests.support.report_documents import audit_report, order_result
+from tests.support.report_documents import audit_report, order_result, ranking_result
 
-RANKING = MembershipResult(
-    benchmark="set",
-    fingerprint="sha256:1",
-    n_examples=3,
-    method="min_k",
-    auc=0.75,
-    auc_se=0.125,
-    reference=("a", "b"),
-    tokens_scored=9,
-)
+RANKING = ranking_result()
 
 
 def changed(row, **fields):

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 
-from jaxcontam.proof.result import OrderResult, ReferenceResult
+from jaxcontam.proof.result import MembershipResult, OrderResult, ReferenceResult
 from jaxcontam.reports.kinds import kind_of
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report import Report
@@ -74,6 +74,13 @@ def reference_result(**changes):
         loglik_gap=-0.4,
     )
     return dataclasses.replace(silent, **changes)
+
+
+def ranking_result(**changes):
+    """How a score ranks a planted set; changes are fields of it."""
+    fields = {"benchmark": "boolq", "fingerprint": "sha256:boolq", "n_examples": 100}
+    fields |= {"method": "min_k", "auc": 0.881, "auc_se": 0.031, "tokens_scored": 1}
+    return MembershipResult(**fields | {"reference": ("a", "b")} | changes)
 
 
 def changed(row, **changes):
