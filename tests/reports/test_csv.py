@@ -101,7 +101,7 @@ def test_cells_are_read_back_and_what_a_terminal_obeys_is_spelled_out():
 
 def test_no_separator_begins_a_formula_in_any_cell_or_name():
     """Spreadsheets of half of Europe split cells at semicolons; others at tabs."""
-    for text in ("x;=1+1", "x\t@SUM(1)", "x\n-1", "x\r\n+1", "a;'b"):
+    for text in ("x;=1+1;-2;+3", "x\t@SUM(1)", "x\n-1", "x\r\n+1", "a;'b"):
         marked = csv_text([{text: text, "list": [text], "number": -1}])
         for separator in (";", "\t", "\n", "\r"):
             for cell in marked.split(separator)[1:]:
