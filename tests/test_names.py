@@ -165,44 +165,28 @@ def test_a_release_and_its_proof(typed):
 
 FIELD = "--text-field question"
 FIELDS = f"{FIELD} --benchmark-field question"
-RUNS = {
-    "canaries": (
-        "canary --make 3 --n-held-out 30 --secret NAME.s.txt --held-out NAME.h.txt",
-        "canary MODEL --secret NAME.s.txt --held-out NAME.h.txt --out NAME-out",
-        "verify NAME-out",
-    ),
-    "texts": (
-        f"membership MODEL NAME.jsonl {FIELD} --out NAME-out",
-        "verify NAME-out",
-        "report NAME-out",
-    ),
-    "matrices": (
-        "prove NAME-m.csv",
-        "prove NAME-m.csv --out NAME-out",
-        "verify NAME-out",
-    ),
-    "searches": (
-        f"overlap corpus NAME.jsonl {FIELDS} --out NAME-out",
-        f"overlap NAME.jsonl NAME.jsonl {FIELDS} --out NAME-alone-out",
-    ),
-    "answers": (
-        "replicate MODEL NAME.txt --task plain --k 4 --new-tokens 4 --out NAME-out",
-        "verify NAME-out",
-    ),
-    "scores": (
-        "inflation M NAME-a.csv --against NAME-b.csv --scores --out NAME-out",
-        "verify NAME-out",
-    ),
-}
+RUNS = (
+    "canary MODEL --secret NAME.s.txt --held-out NAME.h.txt",
+    f"membership MODEL NAME.jsonl {FIELD}",
+    "prove NAME-m.csv",
+    "replicate MODEL NAME.txt --task plain --k 4 --new-tokens 4",
+    "inflation M NAME-a.csv --against NAME-b.csv --scores",
+    f"overlap corpus NAME.jsonl {FIELDS}",
+    f"overlap NAME.jsonl NAME.jsonl {FIELDS}",
+)
 
 
-@pytest.mark.parametrize("lines", RUNS.values(), ids=RUNS)
-def test_no_command_shows_what_a_terminal_obeys(typed, lines):
+@pytest.mark.parametrize("line", RUNS)
+def test_no_command_shows_what_a_terminal_obeys(typed, line):
     Path("corpus").mkdir()
     (path,) = Path().glob("*.jsonl")
     shutil.copy(path, Path("corpus", path))
-    for line in lines:
-        typed(line)
+    typed("canary --make 3 --n-held-out 30 --secret NAME.s.txt --held-out NAME.h.txt")
+    typed("prove NAME-m.csv")
+    typed(f"{line} --out NAME-out")
+    if not line.startswith("overlap"):
+        typed("verify NAME-out")
+        typed("report NAME-out")
     assert written_and_not_obeyed()
 
 

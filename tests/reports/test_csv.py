@@ -24,6 +24,7 @@ from jaxcontam.reports.report_files import (
 from jaxcontam.reports.table_csv import csv_cell, csv_text, results_csv
 from jaxcontam.stats.result import Local, Neighbours
 from jaxcontam.terminal import visible
+from tests.support.forged import reseal
 from tests.support.report_documents import (
     audit_report,
     order_result,
@@ -134,6 +135,8 @@ def test_an_edited_page_or_table_is_found(tmp_path):
         path.write_bytes(whole.replace(b"contaminated", b"no evidence"))
         assert [fault.split(":")[0] for fault in faults()] == [path.name]
         path.write_bytes(whole)
+    reseal(tmp_path, lambda document: document.update(seed=9))
+    assert [fault.split(":")[0] for fault in faults()] == ["report.json"]
     document = read_document(tmp_path / "report.json") | {"digest": "\ud800"}
     assert digest_faults(tmp_path, document, "orders.npz")
     (tmp_path / "SHA256SUMS").unlink()

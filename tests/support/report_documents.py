@@ -11,6 +11,8 @@ from jaxcontam.reports.report_files import to_document
 from jaxcontam.scoring.opened import ModelInfo
 from jaxcontam.stats.result import OrderNumbers, Pretest
 
+_NUMBERS = {field.name for field in dataclasses.fields(OrderNumbers)}
+
 
 def order_result(benchmark="boolq", **changes):
     """A decided result; changes are fields of it or of its numbers."""
@@ -52,8 +54,8 @@ def order_result(benchmark="boolq", **changes):
         ),
         "verdict": "contaminated",
     }
-    row = OrderResult(numbers=OrderNumbers(**numbers), **fields)
-    return changed(row, **changes)
+    of_numbers = {name: changes.pop(name) for name in _NUMBERS & set(changes)}
+    return OrderResult(numbers=OrderNumbers(**numbers | of_numbers), **fields | changes)
 
 
 def reference_result(**changes):
@@ -81,14 +83,6 @@ def ranking_result(**changes):
     fields = {"benchmark": "boolq", "fingerprint": "sha256:boolq", "n_examples": 100}
     fields |= {"method": "min_k", "auc": 0.881, "auc_se": 0.031, "tokens_scored": 1}
     return MembershipResult(**fields | {"reference": ("a", "b")} | changes)
-
-
-def changed(row, **changes):
-    """A result with other fields; changes are fields of it or of its numbers."""
-    names = {field.name for field in dataclasses.fields(OrderNumbers)}
-    of_numbers = {name: changes.pop(name) for name in names & set(changes)}
-    numbers = dataclasses.replace(row.numbers, **of_numbers)
-    return dataclasses.replace(row, numbers=numbers, **changes)
 
 
 def audit_report(*results, model="pythia", command=("audit",), seed=0, **changes):
