@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jaxcontam.proof.result import DESIGNED
@@ -240,6 +240,7 @@ def files_and_tests(draw):
     return found
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(files_and_tests(), st.data())
 def test_a_smaller_p_never_gives_a_weaker_verdict(results, data):
     before = decide(results, min_effect=0.5)
