@@ -5,20 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from jaxcontam.data.documents import document_codes, independent_codes
+from jaxcontam.data.documents import ASKED, compared, document_codes, independent_codes
 from jaxcontam.errors import InputError
-from jaxcontam.members.blind import blind_baselines
-from jaxcontam.members.judging import judge, judge_texts, judged
+from jaxcontam.members.judging import judged
 from jaxcontam.members.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
-from jaxcontam.members.result import MembershipStudy, Scores
+from jaxcontam.stats.conformal import conformal_p_values
+from jaxcontam.stats.relabelling import auc_p_values
+from tests.support.two_sides import asked, drawn, ranked, scores_of, study_of
 
-WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
-
-
-def drawn(n, seed):
-    """Distinct texts of one law."""
-    rng = np.random.default_rng(seed)
-    return [" ".join(rng.choice(WORDS, size=15)) for _ in range(n)]
+LEVELS = (0.05, 0.01, 0.001)
 
 
 def test_equal_texts_join_the_documents_that_hold_them():
@@ -27,32 +22,55 @@ def test_equal_texts_join_the_documents_that_hold_them():
     assert codes.tolist() == [0, 0, 0, 0, 0, 1, 2, 3]
     assert document_codes(["x", "y", "x"], None).tolist() == [0, 1, 0]
     assert document_codes(["x", "y"], ["a", "a"]).tolist() == [0, 0]
-
-
-def test_texts_that_all_differ_are_their_own_documents():
+    # Texts that all differ are their own documents.
     assert independent_codes(["x", "y"], None) is None
     assert independent_codes(["x", "y", "x"], None) is not None
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        ("abcc", "defdb", "aef"),
+        # Ten texts that each stand three times are a file that was written so.
+        ("abcdefghij" * 3, "aklm", "bcdefghijklm"),
+        ("abcdefghi" * 3, "kl", "kl"),
+        ("abcdefghij" * 3 + "a", "kl", "kl"),
+        ("abcdefghij" * 2, "klmnopqrst" * 3, "abcdefghijklmnopqrst"),
+        ("ab", "ab", ""),
+    ],
+)
+def test_a_text_that_stands_once_on_both_sides_together_is_compared(
+    first, second, kept
+):
+    sides = np.arange(len(first + second)) < len(first)
+    found = compared([*first, *second], sides, None, ASKED)
+    assert "".join(np.array([*first, *second])[found.kept]) == kept
+    # A copy of a text that is compared needs no reason.
+    has_none = [why is None for why in found.why]
+    assert has_none == [text in kept for text in first + second]
+
+
+def test_a_text_of_two_documents_is_left_out_and_copies_in_one_stay():
+    documents = ["a", "a", "a", "b", "b", "c", "b"]
+    found = compared([*"xxyzyzw"], np.arange(7) < 5, documents, ASKED)
+    assert found.kept.tolist() == [True, True, *[False] * 4, True]
+    assert found.why[2:6] == (
+        "stands in more than one document",
+        "stands among the non-members",
+        "stands in more than one document",
+        "stands among the texts in question",
+    )
+    assert [words[:21] for words in found.warnings] == ["1 distinct text stand"] * 2
+
+
 def test_five_copies_of_every_text_change_no_number_of_a_comparison():
-    rng = np.random.default_rng(0)
     texts, labels = drawn(120, 1), np.arange(120) < 60
-    values = rng.normal(size=(120, 2)) + 0.5 * labels[:, None]
+    values = np.random.default_rng(0).normal(size=(120, 2)) + 0.5 * labels[:, None]
     five = np.arange(120).repeat(5)
-
-    def of(rows):
-        own = [texts[i] for i in rows]
-        return judge(
-            "x",
-            "d",
-            Scores(("a", "b"), values[rows]),
-            labels[rows],
-            texts=own,
-            primary="a",
-            fprs=(0.01, 0.05),
-        ).results
-
-    once, copied = of(np.arange(120)), of(five)
+    once, copied = (
+        ranked([texts[i] for i in rows], labels[rows], scores_of(values[rows])).results
+        for rows in (np.arange(120), five)
+    )
     first, second, *rest = copied[0].warnings
     assert first == "each text among the members stands 5 times and counts once"
     assert "among the non-members stands 5 times" in second
@@ -60,34 +78,13 @@ def test_five_copies_of_every_text_change_no_number_of_a_comparison():
     assert copied[1] == once[1]
 
 
-def test_the_baselines_of_copies_have_the_errors_of_distinct_texts():
-    texts, labels = drawn(60, 2), np.arange(60) < 30
-    once = blind_baselines(texts, labels)
-    copied = blind_baselines(texts * 5, np.tile(labels, 5))
-    for row, other in zip(once.rows, copied.rows, strict=True):
-        width, copied_width = (one.auc_high - one.auc_low for one in (row, other))
-        # Folds and fits of copies differ, widths near an AUC of 0.5 hardly.
-        assert copied_width > 0.8 * width
-
-
 def test_copies_of_a_pool_and_of_a_set_change_no_p_value():
-    rng = np.random.default_rng(3)
-    texts, pool = drawn(40, 4), drawn(50, 5)
-    values, of_pool = rng.normal(size=(40, 1)), rng.normal(size=(50, 1))
-    four, three = np.arange(40).repeat(4), np.arange(50).repeat(3)
-
-    def of(rows, of_rows):
-        return judge_texts(
-            "x",
-            "d",
-            Scores(("a",), values[rows]),
-            Scores(("a",), of_pool[of_rows]),
-            texts=[texts[i] for i in rows],
-            pool_texts=[pool[i] for i in of_rows],
-            n_permutations=99,
-        )
-
-    once, copied = of(range(40), range(50)), of(four, three)
+    texts, sides = drawn(90, 4), np.arange(90) < 40
+    values = np.random.default_rng(3).normal(size=90)
+    rows = np.concatenate([np.arange(40).repeat(4), np.arange(40, 90).repeat(3)])
+    once = asked(texts, sides, scores_of(values))
+    copied = asked([texts[i] for i in rows], sides[rows], scores_of(values[rows]))
+    four = np.arange(40).repeat(4)
     np.testing.assert_array_equal(copied.p_values, once.p_values[four])
     np.testing.assert_array_equal(copied.adjusted, once.adjusted[four])
     assert copied.thresholds == once.thresholds
@@ -97,21 +94,16 @@ def test_copies_of_a_pool_and_of_a_set_change_no_p_value():
 def test_a_share_and_a_set_count_texts_that_stand_once_in_both_sets_together():
     """Of two draws from one source the larger holds more of its frequent texts."""
     rng = np.random.default_rng(3)
-    frequent, rare = drawn(100, 4), drawn(500, 5)
-
-    def draw(n):
-        some = [*rng.choice(frequent, n // 2), *rare[: n - n // 2]]
-        del rare[: n - n // 2]
-        return some, Scores(
-            ("a",), np.array([[rng.normal() + 3 * (t in frequent)] for t in some])
-        )
-
-    (texts, scores), (pool, of_pool) = draw(400), draw(100)
-    found = judge_texts(
-        "x", "d", scores, of_pool, texts=texts, pool_texts=pool, n_permutations=19
+    frequent, rare = drawn(100, 4), drawn(250, 5)
+    texts = [*rng.choice(frequent, 250), *rare]
+    sides = np.array([*[True] * 200, *[False] * 50, *[True] * 200, *[False] * 50])
+    scores = rng.normal(size=500) + 3.0 * (np.arange(500) < 250)
+    # A text has one score.
+    scores = np.array([scores[texts.index(text)] for text in texts])
+    found = asked(texts, sides, scores_of(scores), n_permutations=19)
+    n_once = sum(
+        texts.count(t) == 1 for t, own in zip(texts, sides, strict=True) if own
     )
-    both = [*texts, *pool]
-    n_once = sum(both.count(text) == 1 for text in texts)
     assert 200 <= n_once < 250
     assert found.seen is not None
     assert found.seen.n_texts == n_once and found.seen.low == 0
@@ -120,22 +112,14 @@ def test_a_share_and_a_set_count_texts_that_stand_once_in_both_sets_together():
 
 
 def test_a_text_in_question_that_stands_in_the_pool_has_no_p_value():
-    rng = np.random.default_rng(6)
-    texts, pool = drawn(30, 7), drawn(40, 8)
-    values, of_pool = rng.normal(size=(30, 1)), rng.normal(size=(40, 1))
-
-    def of(extra):
-        return judge_texts(
-            "x",
-            "d",
-            Scores(("a",), values),
-            Scores(("a",), np.concatenate([of_pool, values[:extra]])),
-            texts=texts,
-            pool_texts=[*pool, *texts[:extra]],
-            n_permutations=19,
-        )
-
-    apart, leaked = of(0), of(12)
+    texts, sides = drawn(70, 7), np.arange(70) < 30
+    values = np.random.default_rng(6).normal(size=70)
+    apart = asked(texts, sides, scores_of(values))
+    leaked = asked(
+        [*texts, *texts[:12]],
+        np.append(sides, [False] * 12),
+        scores_of(np.append(values, values[:12])),
+    )
     np.testing.assert_array_equal(leaked.p_values[12:], apart.p_values[12:])
     assert np.isnan(leaked.p_values[:12]).all() and np.isnan(leaked.adjusted[:12]).all()
     assert leaked.why == ("stands among the non-members",) * 12 + (None,) * 18
@@ -149,85 +133,48 @@ def test_a_text_in_question_that_stands_in_the_pool_has_no_p_value():
     assert apart.set_result is not None and leaked.set_result is None
 
 
-def test_a_pool_of_texts_in_question_is_refused():
-    texts, table = drawn(20, 9), Scores(("a",), np.arange(20.0)[:, None])
+def test_copies_are_too_few_to_compare():
+    texts, sides = drawn(20, 9), np.arange(40) < 20
+    scores = scores_of(np.arange(40.0))
     with pytest.raises(InputError, match="no text is left in the pool"):
-        judge_texts("x", "d", table, table, texts=texts, pool_texts=texts)
+        asked(texts * 2, sides, scores)
+    with pytest.raises(InputError, match=r"too few texts of members .* \(0\)"):
+        ranked(["one"] * 20 + texts, sides, scores)
 
 
 def test_a_constant_score_is_inconclusive_however_many_texts():
-    texts = drawn(800, 10)
-    labels, table = np.arange(800) < 400, Scores(("a",), np.zeros((800, 1)))
-    (row,) = judge("x", "d", table, labels, texts=texts, primary="a", n_boot=10).results
+    texts, sides = drawn(800, 10), np.arange(800) < 400
+    (row,) = ranked(texts, sides, scores_of(np.zeros(800)), n_boot=10).results
     assert row.verdict == "inconclusive"
-    assert any("a is the same for every text" in said for said in row.warnings)
-    half = Scores(("a",), np.zeros((400, 1)))
-    found = judge_texts(
-        "x",
-        "d",
-        half,
-        half,
-        texts=texts[:400],
-        pool_texts=texts[400:],
-        n_permutations=9,
-    )
-    assert found.set_result is not None
-    assert found.set_result.verdict == "inconclusive"
-    assert "every score is the same for every text" in found.set_result.warnings[-1]
-
-
-def test_copies_of_one_text_are_too_few_to_compare():
-    texts = ["one"] * 40 + drawn(40, 11)
-    table = Scores(("a",), np.arange(80.0)[:, None])
-    with pytest.raises(InputError, match=r"too few texts of members .* \(0\)"):
-        judge("x", "d", table, np.arange(80) < 40, texts=texts, primary="a")
+    assert any("0 is the same for every text" in said for said in row.warnings)
+    found = asked(texts, sides, scores_of(np.zeros(800)), n_permutations=9).set_result
+    assert found is not None and found.verdict == "inconclusive"
+    assert "every score is the same for every text" in found.warnings[-1]
 
 
 def test_unlabelled_texts_of_another_year_are_named_beside_labelled_ones():
-    texts = [
-        *(f"{text} in 2015" for text in drawn(80, 12)),
-        *(f"{text} in 2024" for text in drawn(40, 13)),
-    ]
-    roles = (MEMBER,) * 40 + (NONMEMBER,) * 40 + (TEXT,) * 40
+    texts = [f"{t} in {2015 if i < 80 else 2024}" for i, t in enumerate(drawn(120, 12))]
     run = RunTexts(
-        name="x", texts=tuple(texts), roles=roles, clusters=None, sources=("x",) * 120
+        name="x",
+        texts=tuple(texts),
+        roles=(MEMBER,) * 40 + (NONMEMBER,) * 40 + (TEXT,) * 40,
+        clusters=None,
+        sources=("x",) * 120,
     )
-    found = judged(
-        run,
-        Scores(("a",), np.random.default_rng(14).normal(size=(120, 1))),
-        np.zeros(120, bool),
-        MembershipStudy(
-            name="x",
-            fingerprint="",
-            primary="a",
-            fprs=(0.05,),
-            convention="le",
-            n_texts=120,
-            n_left_out=0,
-            n_unscored=0,
-            tokens_scored=0,
-            cached_tokens=0,
-        ),
-        seed=0,
-    )
+    table = scores_of(np.random.default_rng(14).normal(size=120))
+    found = judged(run, table, np.zeros(120, bool), study_of(n_texts=120), seed=0)
     assert len(found.results) == 1
     assert any("texts alone tell the suspected set" in said for said in found.warnings)
 
 
 def test_documents_of_a_pool_are_counted_and_leave_a_rate_without_an_interval():
-    rng = np.random.default_rng(15)
-    texts, pool = drawn(30, 16), drawn(120, 17)
-    found = judge_texts(
-        "x",
-        "d",
-        Scores(("a",), rng.normal(size=(30, 1))),
-        Scores(("a",), rng.normal(size=(120, 1))),
-        texts=texts,
-        pool_texts=pool,
+    found = asked(
+        drawn(150, 16),
+        np.arange(150) < 30,
+        scores_of(np.random.default_rng(15).normal(size=150)),
         clusters=[str(i) for i in range(30)],
         pool_clusters=[str(i // 4) for i in range(120)],
         fprs=(0.01, 0.1),
-        n_permutations=19,
     )
     none, at10 = found.thresholds
     assert (none.threshold, none.n_above) == (None, None)
@@ -242,20 +189,97 @@ def test_documents_of_a_pool_are_counted_and_leave_a_rate_without_an_interval():
 
 def test_a_set_is_not_called_alike_where_one_score_may_rank_well():
     """Thirty scores, one of which sees something: the classifier loses sight of it."""
-    texts, is_first = drawn(200, 18), np.arange(200) < 100
+    sides = np.arange(200) < 100
     values = np.random.default_rng(1).normal(size=(200, 30))
-    values[:, 0] += 0.3 * is_first
-    names = tuple(map(str, range(30)))
-    found = judge_texts(
-        "x",
-        "d",
-        Scores(names, values[:100]),
-        Scores(names, values[100:]),
-        texts=texts[:100],
-        pool_texts=texts[100:],
-        n_permutations=99,
-    ).set_result
+    values[:, 0] += 0.3 * sides
+    found = asked(drawn(200, 18), sides, scores_of(values)).set_result
     assert found is not None
     # By itself the classifier would rule out an AUC of 0.6.
     assert found.auc < 0.5 and found.p_value > 0.05
     assert found.verdict == "inconclusive"
+
+
+def zipf_draws(rng, n, n_others, *, n_source, exponent):
+    """Two draws with repeats from one source, whose frequent texts are likelier."""
+    weights = np.arange(1.0, n_source + 1) ** -exponent
+    weights /= weights.sum()
+    ids = np.concatenate([rng.choice(n_source, k, p=weights) for k in (n, n_others)])
+    scores = np.log(weights) + rng.normal(size=n_source)
+    return [f"text {i}" for i in ids], np.arange(len(ids)) < n, scores_of(scores[ids])
+
+
+def test_labelled_draws_of_two_sizes_from_one_source_keep_the_level():
+    rng = np.random.default_rng(0)
+    draws = (zipf_draws(rng, 500, 100, n_source=1500, exponent=0.8) for _ in range(40))
+    p_values = [ranked(*draw, n_boot=2).results[0].p_value for draw in draws]
+    # 3 standard errors of 40 files; copies that move as one give 0.3.
+    assert np.mean(np.array(p_values) <= 0.05) <= 0.05 + 3 * 0.0345
+
+
+def test_p_values_of_texts_from_the_source_of_the_pool_keep_the_level():
+    rng, shares = np.random.default_rng(1), []
+    for _ in range(20):
+        draw = zipf_draws(rng, 150, 120, n_source=400, exponent=1.0)
+        found = asked(*draw, n_permutations=9)
+        (p_values,) = found.p_values.T
+        tested = np.isfinite(p_values)
+        assert [why is None for why in found.why] == tested.tolist()
+        shares.append(np.mean(p_values[tested] <= 0.05))
+        assert found.thresholds[1].n_discoveries == 0
+    # Texts share their pool: 3 standard errors over 20 files of the mean of a file.
+    assert np.mean(shares) <= 0.05 + 3 * np.std(shares) / np.sqrt(20)
+
+
+def check_levels(p_values):
+    """Each level is kept, within 3 standard errors of so many files."""
+    p_values = np.array(p_values)
+    for level in LEVELS:
+        se = np.sqrt(level * (1 - level) / len(p_values))
+        assert np.mean(p_values <= level) <= level + 3 * se
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "n_others", "n_source", "exponent"),
+    [
+        (800, 150, 2500, 0.6),
+        (60, 300, 500, 1.0),
+        (150, 150, 400, 1.2),
+        (1500, 100, 5000, 0.4),
+    ],
+)
+def test_draws_with_repeats_keep_every_level(n, n_others, n_source, exponent):
+    rng, of_sets, of_texts = np.random.default_rng(n), [], []
+    for seed in range(1000):
+        texts, sides, table = zipf_draws(
+            rng, n, n_others, n_source=n_source, exponent=exponent
+        )
+        kept = compared(texts, sides, None, ASKED).kept
+        scores, sides = table.values[kept], sides[kept]
+        of_sets.append(auc_p_values(scores, sides, n=999, seed=seed)[0])
+        p_values = conformal_p_values(scores[sides, 0], scores[~sides, 0])
+        of_texts.append([np.mean(p_values <= level) for level in LEVELS])
+    check_levels(of_sets)
+    for level, shares in zip(LEVELS, np.transpose(of_texts), strict=True):
+        assert shares.mean() <= level + 3 * shares.std() / np.sqrt(1000)
+
+
+@pytest.mark.slow
+def test_documents_that_share_texts_keep_every_level():
+    """Documents of own texts and of a common stock, whose texts are likelier."""
+    rng, of_sets = np.random.default_rng(2), []
+    for seed in range(1000):
+        documents = np.arange(90).repeat(rng.geometric(0.3, size=90))
+        stock = rng.integers(40, size=len(documents))
+        is_common = rng.random(len(documents)) < 0.2
+        texts = [
+            f"common {k}" if common else f"own {i}"
+            for i, (k, common) in enumerate(zip(stock, is_common, strict=True))
+        ]
+        scores = rng.normal(size=90)[documents] + rng.normal(size=len(documents))
+        scores[is_common] = 3.0
+        sides = documents < 70
+        kept = compared(texts, sides, documents.tolist(), ASKED).kept
+        own = scores[kept, None], sides[kept], documents[kept]
+        of_sets.append(auc_p_values(*own, n=999, seed=seed)[0])
+    check_levels(of_sets)
