@@ -1,6 +1,7 @@
 """Texts whose side is known: fields, labels, documents, snippets, shots, the hub."""
 
 import itertools
+import re
 from collections import Counter
 
 import numpy as np
@@ -58,47 +59,37 @@ def write_parquet(path, rows):
     ("write", "suffix"), [(write_lines, "jsonl"), (write_parquet, "parquet")]
 )
 def test_wikimia_is_known_by_its_fields(tmp_path, write, suffix):
-    path = write(tmp_path / f"WikiMIA_length32.{suffix}", WIKIMIA)
-    texts = load_labelled(path)
+    texts = load_labelled(write(tmp_path / f"WikiMIA_length32.{suffix}", WIKIMIA))
     assert texts.name == "WikiMIA_length32"
     assert texts.texts == tuple(row["input"] for row in WIKIMIA)
-    assert texts.labels == (True, False, True)
-    assert texts.clusters is None
+    assert (texts.labels, texts.clusters) == ((True, False, True), None)
     assert len(texts) == len(texts.rows) == 3
 
 
-def test_snippets_of_one_book_are_a_cluster_with_a_template_too(tmp_path):
+def test_snippets_of_one_book_are_a_cluster_and_flags_name_other_fields(tmp_path):
     path = write_lines(tmp_path / "BookMIA.jsonl", BOOKMIA)
-    plain, filled = (
-        load_labelled(path, template=one) for one in (None, "{book}: {snippet}")
+    plain, filled, other = (
+        load_labelled(path, **flags)
+        for flags in (
+            {},
+            {"template": "{book}: {snippet}"},
+            {"text_field": "book", "label_field": "label", "cluster_field": "label"},
+        )
     )
     assert plain.texts == ("It was", "a night", "of rain")
     assert filled.texts[0] == "B: It was"
-    assert filled.labels == plain.labels == (True, True, False)
+    assert filled.labels == plain.labels == other.labels == (True, True, False)
     assert filled.clusters == plain.clusters == ("7", "7", "8")
-
-
-def test_flags_name_other_fields(tmp_path):
-    rows = [
-        {"q": "a b", "seen": "non-member", "doc": "x"},
-        {"q": "c", "seen": "Member", "doc": "x"},
-    ]
-    path = write_lines(tmp_path / "t.jsonl", rows)
-    texts = load_labelled(path, text_field="q", label_field="seen", cluster_field="doc")
-    assert (texts.texts, texts.labels) == (("a b", "c"), (False, True))
-    assert texts.clusters == ("x", "x")
+    assert (other.texts, other.clusters) == (("B", "B", "C"), ("1", "1", "0"))
 
 
 def test_records_are_texts_as_a_whole_only_in_plain_files(tmp_path):
     lines = ['{"question": "why?", "answer": 3}', '{"question": "so",  "answer": 4}']
     path = tmp_path / "t.jsonl"
     path.write_text("\n".join(lines))
-    assert load_labelled(path, template="{question} {answer}").texts == (
-        *("why? 3", "so 4"),
-    )
-    plain = path.with_suffix(".txt")
-    plain.write_text("\n".join(lines))
-    found = load_labelled(plain)
+    filled = load_labelled(path, template="{question} {answer}")
+    assert filled.texts == ("why? 3", "so 4")
+    found = load_labelled(path.rename(path.with_suffix(".txt")))
     assert (found.texts, found.labels) == (tuple(lines), None)
 
 
@@ -112,12 +103,14 @@ def test_a_row_without_a_label_is_unknown_and_hides_no_other(tmp_path):
 
 
 def test_a_class_label_beside_a_text_is_no_membership(tmp_path):
-    rows = [{"text": "good old", "label": 1}, {"text": "bad", "label": 0}]
+    rows = [{"text": "good old times", "label": 1}, {"text": "bad", "label": 0}]
     path = write_lines(tmp_path / "t.jsonl", rows)
     assert load_labelled(path).labels is None
     assert load_labelled(path, label_field="label").labels == (True, False)
     design = MembershipDesign(texts=path, text_field="text", length=2)
-    short, label = read_texts(design).warnings
+    run = read_texts(design)
+    assert run.texts == ("good old", "bad")
+    short, label = run.warnings
     assert short.startswith("t: 1 of 2 texts have fewer than 2 words")
     assert "'label' of t is not read: --label-field label" in label
     # The file says who is a member.
@@ -138,70 +131,44 @@ def test_a_label_is_read_in_every_common_spelling(values, label):
     assert all(parse_label(value, "here") is label for value in values)
 
 
-LABELS = [
-    (
-        [*WIKIMIA, {"input": "b", "label": value}],
-        {},
-        "row 4: label .* is neither",
-        "--l",
-    )
-    for value in (2, -1, 0.5, "maybe", [1], {"a": 1})
-]
-FIELDS = [
-    (
-        [{field: "a", "label": 1}, other],
-        {},
-        f"row 2: no field '{field}'",
-        "--text-field",
-    )
-    for field in ("input", "snippet", "text")
-    for other in ({"txt": "b"}, {"label": 1}, "b")
-]
+X = [{"text": "x"}]
+NULL = [{"text": "x", "d": 1}, {"text": "y", "d": None}]
 
 
 @pytest.mark.parametrize(
-    ("rows", "flags", "message", "hint"),
+    ("message", "rows", "flags"),
     [
-        *LABELS,
-        *FIELDS,
         (
-            [{"a": "x", "label": 1}],
+            r"text\? \(it has: a, label.*name it with --text-",
+            [{"a": 1, "label": 1}],
             {},
-            r"which field is the text\? \(it has: a, label",
-            "",
         ),
-        ([{"a": "x"}], {}, r"text\? \(it has: a", "name it with --text-field"),
-        ([*BOOKMIA, {"snippet": "x"}], {}, "row 4: no field 'book_id'", "--document-f"),
-        (
-            [{"text": "x"}],
-            {"label_field": "y"},
-            r"row 1: no field 'y' \(it has: te",
-            "",
-        ),
-        ([{"text": "x"}], {"cluster_field": "y"}, "row 1: no field 'y'", ""),
-        (
-            [{"text": None}],
-            {},
-            r"no texts \(1 record whose 'text' is null left out",
-            "",
-        ),
-        (
-            [{"text": "x", "d": 1}, {"text": "y", "d": None}],
-            *({"cluster_field": "d"}, "row 2: field 'd' is null", ""),
-        ),
-        (
-            [{"text": "x"}, {"text": None}],
-            *({"template": "{text}"}, "row 2: field 'text' is null", ""),
-        ),
-        ([{"text": "x"}], {"length": 0}, "--length must be at least 1, got 0", ""),
-        ([{"text": "x\ud800"}], {}, "row 1: unpaired surrogate", ""),
-        (["x"], {"label_field": "y"}, r"row 1: no field 'y' \(plain text", ""),
+        ("row 4: no field 'book_id'.*--document-field", [*BOOKMIA, {"snippet": 1}], {}),
+        (r"row 1: no field 'y' \(it has: te", X, {"label_field": "y"}),
+        (r"row 1: no field 'y' \(plain text", ["x"], {"label_field": "y"}),
+        ("row 1: no field 'y'", X, {"cluster_field": "y"}),
+        ("row 2: field 'd' is null", NULL, {"cluster_field": "d"}),
+        ("row 2: field 'd' is null", NULL, {"template": "{d}"}),
+        (r"no texts \(1 record whose 'text' is null left out", [{"text": None}], {}),
+        ("row 1: unpaired surrogate", [{"text": "x\ud800"}], {}),
+        ("--length must be at least 1, got 0", X, {"length": 0}),
+        *[
+            ("row 2: label .* is neither.*--label-f", [WIKIMIA[0], row], {})
+            for row in [
+                {"input": "", "label": v} for v in (2, -1, 0.5, "x", [1], {"a": 1})
+            ]
+        ],
+        *[
+            (f"row 2: no field '{name}'.*--text-field", [{name: "a"}, row, X[0]], {})
+            for name in ("input", "snippet", "text")
+            for row in ({"txt": "b"}, {"label": 1}, "b")
+        ],
     ],
 )
-def test_what_cannot_be_read_is_named(tmp_path, rows, flags, message, hint):
-    with pytest.raises(InputError, match=message) as caught:
+def test_what_cannot_be_read_is_named(tmp_path, message, rows, flags):
+    with pytest.raises(InputError) as caught:
         load_labelled(write_lines(tmp_path / "t.jsonl", rows), **flags)
-    assert hint in (caught.value.hint or "")
+    assert re.search(message, f"{caught.value}; {caught.value.hint}")
 
 
 def test_a_row_without_its_text_is_left_out_and_counted(tmp_path):
@@ -213,13 +180,6 @@ def test_a_row_without_its_text_is_left_out_and_counted(tmp_path):
     assert found.clusters == ("d0", "d2", "d4")
     assert found.rows == (rows[0], rows[2], rows[4])
     assert found.left_out == ("2 records whose 'input' is null left out",)
-
-
-def test_length_cuts_and_counts_short_texts(tmp_path):
-    rows = [{"text": "a b c d"}, {"text": "a b"}, {"text": ""}, {"text": "a b c"}]
-    texts = load_labelled(write_lines(tmp_path / "t.jsonl", rows), length=3)
-    assert texts.texts == ("a b c", "a b", "", "a b c")
-    assert texts.n_short == 2
 
 
 @pytest.mark.parametrize("name", ["set.jsonl", "set.csv", "set.parquet"])
@@ -245,11 +205,8 @@ def test_rows_of_no_known_format_are_read_as_an_audit_reads_them(name, tmp_path)
 
 
 def test_no_label_stands_in_its_own_text(tmp_path):
-    path = write_lines(tmp_path / "set.jsonl", [{"text": "a b", "seen": 1}] * 2)
-    with pytest.raises(InputError, match="every label says member"):
-        read_texts(MembershipDesign(texts=path, label_field="seen"))
     rows = [{"text": t, "seen": i % 2} for i, t in enumerate("abcd")]
-    write_lines(path, rows)
+    path = write_lines(tmp_path / "set.jsonl", rows)
     run = read_texts(MembershipDesign(texts=path, label_field="seen"))
     assert run.texts == tuple("abcd")
     write_lines(path, [{"q": "a", "seen": 1}])
@@ -355,17 +312,13 @@ def run_of(texts, roles, clusters=None):
 
 
 def test_shots_do_not_depend_on_the_order_of_the_file():
+    def shots(texts, seed):
+        run = run_of(texts, [MEMBER] * len(texts))
+        return [texts[i] for i in draw_shots(run, MEMBER, 4, seed=seed)]
+
     texts = drawn(30, 6)
-    first, again, other = (
-        [run.texts[i] for i in draw_shots(run, MEMBER, 4, seed=seed)]
-        for run, seed in (
-            (run_of(texts, [MEMBER] * 30), 1),
-            (run_of(texts[::-1], [MEMBER] * 30), 1),
-            (run_of(texts, [MEMBER] * 30), 2),
-        )
-    )
-    assert first == again and len(set(first)) == 4
-    assert other != first
+    assert shots(texts, 1) == shots(texts[::-1], 1) != shots(texts, 2)
+    assert len(set(shots(texts, 1))) == 4
 
 
 def test_copies_and_documents_of_a_shot_are_left_out():
@@ -517,30 +470,13 @@ def test_without_the_hub_one_line_says_what_to_do(monkeypatch):
     assert "by hand" in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    ("read", "source", "message"),
-    [
-        *(
-            (load_labelled, source, "not a split on the hub")
-            for source in (
-                "hf:",
-                "hf:a/b",
-                "hf:a/b:",
-                "hf:a/b:c:d:e",
-                "hf::x",
-                "hf:a/b@:x",
-            )
-        ),
-        *(
-            (read, word, f"'{revision}' is no revision")
-            for revision in ("../..", "v1/../main", "/main")
-            for read, word in (
-                (load_labelled, f"hf:org/name@{revision}:test"),
-                (download_model, f"org/name@{revision}"),
-            )
-        ),
-    ],
-)
-def test_a_malformed_name_is_not_asked_of_the_hub(read, source, message):
-    with pytest.raises(InputError, match=message):
-        read(source)
+def test_a_malformed_name_is_not_asked_of_the_hub():
+    for source in ("hf:", "hf:a/b", "hf:a/b:", "hf:a/b:c:d:e", "hf::x", "hf:a/b@:x"):
+        with pytest.raises(InputError, match="not a split on the hub"):
+            load_labelled(source)
+    for revision in ("../..", "v1/../main", "/main"):
+        message = f"'{revision}' is no revision"
+        with pytest.raises(InputError, match=message):
+            load_labelled(f"hf:org/name@{revision}:test")
+        with pytest.raises(InputError, match=message):
+            download_model(f"org/name@{revision}")

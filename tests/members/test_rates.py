@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from jaxcontam.members.rates import document_rates, halves, sweep_min_k
-from jaxcontam.members.scores import sweep_methods
 from jaxcontam.stats.proportions import wilson_interval
 from jaxcontam.stats.roc import auc_delong
 
@@ -13,11 +12,6 @@ ALL = np.ones(400, bool)
 ROLES = ("member", "member", "nonmember", "nonmember", "text")
 # The last text but one stands at the cut.
 SCORES = np.array([5.0, 6, 7, 8, 1, 2, 3, 5.5, 5.75, np.nan])
-
-
-def test_the_sweep_is_that_of_the_paper():
-    shares = [f"k={k}%" for k in (10, 20, 30, 40, 50)]
-    assert [row.setting for row in sweep_methods()] == shares
 
 
 def test_the_share_that_separates_is_chosen_and_judged_on_the_other_half():

@@ -57,67 +57,58 @@ REWRITES = {
     "gradients": np.array([7.5]),
 }
 COUNTS = np.arange(V) ** 2
-MEMBER_SHOTS = drawn_texts(2, seed=4, n_words=4)
 
 
 @functools.cache
 def drawn(T, seed=0):
-    """(text, logits_TV float64, ids_T): what the kernel says of random logits."""
+    """What the kernel says of random logits, and the same in float64: text, x, mu, sd.
+
+    Log-probabilities of the tokens, and mean and deviation over the vocabulary.
+    """
     rng = np.random.default_rng(seed)
     logits_TV = rng.normal(scale=2.5, size=(T, V)).astype(np.float32)
     ids_T = rng.integers(0, V, size=T, dtype=np.int32)
     # Logits as hidden states before a head that is the identity.
     found = KERNEL(jnp.asarray(logits_TV), jnp.eye(V), jnp.asarray(ids_T), moments=True)
-    logprobs, means, variances, tops = (np.asarray(part) for part in found)
-    return (
-        ScoredText(
-            text="Some words, " * T,
-            ids=ids_T,
-            logprobs=logprobs,
-            means=means,
-            variances=variances,
-            tops=tops,
-            corpus_logprobs=np.log((1 + COUNTS) / (COUNTS.sum() + V))[ids_T],
-            rewrites=REWRITES,
-        ),
-        logits_TV.astype(np.float64),
-        ids_T,
+    names = ("logprobs", "means", "variances", "tops")
+    text = ScoredText(
+        text="Some words, " * T,
+        ids=ids_T,
+        **dict(zip(names, map(np.asarray, found), strict=True)),
+        corpus_logprobs=np.log((1 + COUNTS) / (COUNTS.sum() + V))[ids_T],
+        rewrites=REWRITES,
     )
-
-
-def plain_scores(text, logits_TV, ids_T):
-    """Every score of SCORES again, from the logits, as its paper writes it."""
-    probs_TV = np.exp(logits_TV) / np.exp(logits_TV).sum(axis=1, keepdims=True)
+    probs_TV = np.exp(logits_TV.astype(np.float64))
+    probs_TV /= probs_TV.sum(axis=1, keepdims=True)
     logs_TV = np.log(probs_TV)
-    T = len(ids_T)
-    x = [logs_TV[t, ids_T[t]] for t in range(T)]
-    rows = [list(zip(*one, strict=True)) for one in zip(probs_TV, logs_TV, strict=True)]
-    mu = [sum(p * q for p, q in row) for row in rows]
-    variances = [
-        sum(p * (q - mu[t]) ** 2 for p, q in row) for t, row in enumerate(rows)
-    ]
-    sigma = [math.sqrt(one) for one in variances]
+    mu_T1 = (probs_TV * logs_TV).sum(axis=1, keepdims=True)
+    sd_T = np.sqrt((probs_TV * (logs_TV - mu_T1) ** 2).sum(axis=1))
+    return text, logs_TV[np.arange(T), ids_T], mu_T1[:, 0], sd_T, logs_TV.max(axis=1)
+
+
+def plain_scores(text, x, mu, sd, top):
+    """Every score of SCORES again, as its paper writes it."""
+    T, mean = len(x), x.mean()
     k = max(1, int(T * 0.2))
-    mean = sum(x) / T
-    lowest = sorted(range(T), key=lambda t: x[t])[:k]
+    lowest = np.argsort(x)[:k]
     sure = [t for t in lowest if -mu[t] < 2.0] or lowest
-    gaps = [(x[t] - max(logs_TV[t])) / sigma[t] for t in range(T)]
+    gaps = (x - top) / sd
     if T >= 3:
-        gaps = [sum(gaps[t : t + 3]) / 3 for t in range(T - 2)]
+        gaps = np.convolve(gaps, np.ones(3) / 3, "valid")
     n_gaps = max(1, int(len(gaps) * 0.2))
     seen, rarities = set(), []
-    for t, i in enumerate(ids_T.tolist()):
+    for t, i in enumerate(text.ids.tolist()):
         if i not in seen:
             seen.add(i)
             frequency = (1 + i**2) / (sum(j**2 + 1 for j in range(V)))
             rarities.append(min(math.exp(x[t]) * math.log(1 / frequency), 0.01))
     return {
-        "min_k": sum(x[t] for t in lowest) / k,
-        "min_k_pp": sum(sorted((x[t] - mu[t]) / sigma[t] for t in range(T))[:k]) / k,
+        "min_k": x[lowest].mean(),
+        "min_k_pp": np.sort((x - mu) / sd)[:k].mean(),
         "loss": mean,
-        "zlib": mean / len(zlib.compress(text.encode())),
-        "surp": sum(x[t] for t in sure) / len(sure),
-        "gap_k": sum(sorted(gaps)[:n_gaps]) / n_gaps,
+        "zlib": mean / len(zlib.compress(text.text.encode())),
+        "surp": x[sure].mean(),
+        "gap_k": np.sort(gaps)[:n_gaps].mean(),
         "dc_pdd": sum(rarities) / len(rarities),
         "lowercase": -3.5 / mean,
         "neighbourhood": mean + (3.0 + 4.25 + 2.5) / 3,
@@ -134,22 +125,16 @@ def plain_scores(text, logits_TV, ids_T):
 @pytest.mark.parametrize("method", ROWS, ids=lambda row: row.name)
 def test_every_score_is_its_formula_on_random_logits(method, T):
     for seed in range(3):
-        text, logits_TV, ids_T = drawn(T, seed)
-        expected = plain_scores(text.text, logits_TV, ids_T)[method.name]
-        np.testing.assert_allclose(method.score(text), expected, **CLOSE)
+        case = drawn(T, seed)
+        expected = plain_scores(*case)[method.name]
+        np.testing.assert_allclose(method.score(case[0]), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.3, 0.55, 1.0])
 def test_min_k_and_its_successor_take_any_share_of_tokens(fraction):
-    text, logits_TV, ids_T = drawn(30)
-    logs_TV = np.log(np.exp(logits_TV) / np.exp(logits_TV).sum(axis=1, keepdims=True))
-    x_T = logs_TV[np.arange(30), ids_T]
-    mu_T = (np.exp(logs_TV) * logs_TV).sum(axis=1)
-    second_T = (np.exp(logs_TV) * logs_TV**2).sum(axis=1)
-    z_T = (x_T - mu_T) / np.sqrt(second_T - mu_T**2)
-    keep = int(30 * fraction)
-    for method, values in ((min_k_at, x_T), (min_k_pp_at, z_T)):
-        expected = np.sort(values)[:keep].mean()
+    text, x, mu, sd, _ = drawn(30)
+    for method, values in ((min_k_at, x), (min_k_pp_at, (x - mu) / sd)):
+        expected = np.sort(values)[: int(30 * fraction)].mean()
         np.testing.assert_allclose(method(fraction).score(text), expected, **CLOSE)
     # To the bit.
     assert min_k_at(1.0).score(text) == SCORES["loss"].score(text)
@@ -208,7 +193,7 @@ def test_certain_and_uniform_distributions_give_finite_scores():
 
 
 def test_surp_of_a_text_without_a_sure_place_is_its_min_k():
-    text, _, _ = drawn(40)
+    text, *_ = drawn(40)
     means = np.full(40, -2.5, np.float32)
     unsure = dataclasses.replace(text, means=means)
     assert surp(unsure) == pytest.approx(MIN_K.score(text), rel=1e-12)
@@ -242,26 +227,20 @@ def test_tokens_of_a_corpus_are_counted_and_not_documents():
 def table():
     """Scores of all kinds under a model that knows `MEMBERS` by heart."""
     model = overfitted()
+    other = opened_checkpoint(checkpoint_of(fresh_decoder(5), fingerprint="other"))
     vocab_size = model.checkpoint.config.vocab_size
-    corpus = drawn_texts(60, seed=7)
-    return score_texts(
-        [*MEMBERS, *OTHERS],
-        ROWS,
-        model,
-        inputs=Inputs(
-            reference=text_model(
-                opened_checkpoint(checkpoint_of(fresh_decoder(5), fingerprint="other")),
-                store=None,
-            ),
-            nonmember_prefix=tuple(SHOTS),
-            member_prefix=tuple(MEMBER_SHOTS),
-            company=(*MEMBERS[1:], MEMBERS[0], *OTHERS[1:], OTHERS[0]),
-            corpus_counts=token_frequencies(
-                corpus, model.checkpoint.tokenizer, vocab_size
-            ),
-            n_neighbours=3,
-        ),
+    counts = token_frequencies(
+        drawn_texts(60, seed=7), model.checkpoint.tokenizer, vocab_size
     )
+    inputs = Inputs(
+        reference=text_model(other, store=None),
+        nonmember_prefix=tuple(SHOTS),
+        member_prefix=tuple(drawn_texts(2, seed=4, n_words=4)),
+        company=(*MEMBERS[1:], MEMBERS[0], *OTHERS[1:], OTHERS[0]),
+        corpus_counts=counts,
+        n_neighbours=3,
+    )
+    return score_texts([*MEMBERS, *OTHERS], ROWS, model, inputs=inputs)
 
 
 @pytest.mark.parametrize("name", [row.name for row in ROWS])
