@@ -218,7 +218,7 @@ def test_a_room_can_be_read_in_a_day(room):
 # Tests of a room that need no other one.
 OF_ROOM = {
     "orders": "test_sharded_t.py",
-    "members": "test_frequencies.py",
+    "members": "test_rates.py",
     "replication": "test_rouge.py",
     "score_gap": "test_judging.py",
     "overlap": "test_overlap.py",

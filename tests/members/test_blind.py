@@ -24,10 +24,9 @@ from jaxcontam.members.blind import (
 from jaxcontam.members.page import share_sentences
 from jaxcontam.members.result import BlindBaseline
 from jaxcontam.stats.roc import auc_delong, paired_delong
+from tests.support.labelled_rows import WORDS, drawn
 from tests.support.two_sides import (
-    WORDS,
     asked,
-    drawn,
     ranked,
     scores_of,
     study_of,

@@ -22,9 +22,9 @@ from jaxcontam.reports.numbers import plain_p
 from jaxcontam.stats.conformal import conformal_p_values
 from jaxcontam.stats.relabelling import auc_p_values
 from jaxcontam.stats.roc import auc_delong, paired_delong
+from tests.support.labelled_rows import drawn
 from tests.support.two_sides import (
     asked,
-    drawn,
     ranked,
     scores_of,
     study_of,

@@ -33,8 +33,7 @@ from jaxcontam.members.known_texts import (
     read_texts,
 )
 from jaxcontam.models.hub import download_model
-from tests.support.labelled_rows import write_lines
-from tests.support.two_sides import drawn
+from tests.support.labelled_rows import drawn, write_lines
 
 WIKIMIA = [
     {"input": "The cup began.", "label": 1},

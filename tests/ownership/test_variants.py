@@ -14,8 +14,7 @@ from jaxcontam.proof.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.orders import draw_places
 from jaxcontam.stats.rows import padded, unpadded
-from tests.support.labelled_rows import write_lines
-from tests.support.two_sides import WORDS, drawn
+from tests.support.labelled_rows import WORDS, drawn, write_lines
 
 pytestmark = pytest.mark.unoptimised
 

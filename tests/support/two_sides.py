@@ -1,17 +1,9 @@
-"""Texts of one law with scores, and what is said of their two sides."""
+"""Texts with scores, and what is said of their two sides."""
 
 import numpy as np
 
 from jaxcontam.members.judging import judge, judge_texts
 from jaxcontam.members.result import MembershipStudy, Scores
-
-WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
-
-
-def drawn(n, rng, *, n_words=15):
-    """Texts, distinct all but surely; `rng` may be a seed."""
-    rng = np.random.default_rng(rng)
-    return [" ".join(rng.choice(WORDS, size=n_words)) for _ in range(n)]
 
 
 def told(texts, labels, tell):
