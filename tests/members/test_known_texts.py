@@ -350,70 +350,67 @@ def test_company_is_a_ring_of_the_distinct_texts_of_a_side():
     assert draw_company(run, np.arange(7) < 3, seed=0) == ()
 
 
-class Hub:
-    """A hub of one dataset: files at a revision and in the hub's own copy."""
+LENGTHS = [
+    "README.md",
+    "data/WikiMIA_length64-00001-of-00002.parquet",
+    "data/WikiMIA_length64-00000-of-00002.parquet",
+    "data/WikiMIA_length64_paraphrased-00000-of-00001.parquet",
+    "data/WikiMIA_length32-00000-of-00001.parquet",
+]
+BOOKS = [".gitattributes", "README.md", "book_data.jsonl"]
+OWN_COPY = "refs/convert/parquet"
 
-    def __init__(self, folder, files, converted=()):
-        self.folder, self.files, self.converted = folder, files, converted
-        self.downloaded = []
 
-    def list_files(self, dataset, revision):
-        if revision != "refs/convert/parquet":
-            return self.files
-        if not self.converted:
+@pytest.mark.parametrize(
+    ("source", "files", "converted", "expected"),
+    [
+        ("hf:o/n:WikiMIA_length64", LENGTHS, [], [(LENGTHS[i], None) for i in (2, 1)]),
+        # A dataset without split names is train.
+        ("hf:o/n:train", BOOKS, [], [(BOOKS[2], None)]),
+        ("hf:o/n:test", BOOKS, [], r"no file of that split \(it has: book_data"),
+        # The hub's own copy serves where no file names the split.
+        (
+            "hf:o/n:test",
+            ["a.zip"],
+            ["a/test/0.parquet"],
+            [("a/test/0.parquet", OWN_COPY)],
+        ),
+        ("hf:o/n@v1:a:test", ["a/test.jsonl"], [], [("a/test.jsonl", "v1")]),
+        # It is of another revision.
+        (
+            "hf:o/n@v1:train",
+            ["a/test.jsonl"],
+            ["a/train/0.parquet"],
+            "v1:train: no file",
+        ),
+    ],
+)
+def test_a_split_of_the_hub_is_its_files_in_order(
+    source, files, converted, expected, tmp_path, monkeypatch
+):
+    downloaded = []
+
+    def list_files(dataset, revision):
+        if revision == OWN_COPY and not converted:
             raise OSError("404: no such revision")
-        return self.converted
+        return converted if revision == OWN_COPY else files
 
-    def download(self, dataset, path, revision):
-        self.downloaded.append((dataset, path, revision))
-        kind = "jsonl" if path.endswith("jsonl") else "parquet"
-        target = self.folder / f"{len(self.downloaded)}.{kind}"
-        write = write_lines if kind == "jsonl" else write_parquet
+    def download(dataset, path, revision):
+        downloaded.append((path, revision))
+        write = write_parquet if path.endswith("parquet") else write_lines
+        target = tmp_path / f"{len(downloaded)}{path[path.rindex('.') :]}"
         return str(write(target, WIKIMIA))
 
-    def load(self, source):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(hub_splits, "_list_files", self.list_files)
-            patch.setattr(hub_splits, "_download", self.download)
-            return load_labelled(source)
-
-
-def test_a_split_of_the_hub_is_its_files_in_order(tmp_path):
-    files = [
-        "README.md",
-        "data/WikiMIA_length64-00001-of-00002.parquet",
-        "data/WikiMIA_length64-00000-of-00002.parquet",
-        "data/WikiMIA_length64_paraphrased-00000-of-00001.parquet",
-        "data/WikiMIA_length32-00000-of-00001.parquet",
-    ]
-    hub = Hub(tmp_path, files)
-    texts = hub.load("hf:swj0419/WikiMIA:WikiMIA_length64")
-    assert hub.downloaded == [("swj0419/WikiMIA", files[i], None) for i in (2, 1)]
-    assert texts.name == "WikiMIA-WikiMIA_length64"
-    assert texts.labels == (True, False, True) * 2
-
-
-def test_a_dataset_without_split_names_is_train(tmp_path):
-    hub = Hub(tmp_path, [".gitattributes", "README.md", "book_data.jsonl"])
-    assert len(hub.load("hf:swj0419/BookMIA:train")) == 3
-    with pytest.raises(InputError, match=r"no file of that split \(it has: book_data"):
-        hub.load("hf:swj0419/BookMIA:test")
-
-
-def test_the_hubs_own_copy_serves_where_no_file_names_the_split(tmp_path):
-    hub = Hub(tmp_path, ["data.zip"], ["default/test/0000.parquet"])
-    hub.load("hf:o/n:test")
-    converted = ("o/n", "default/test/0000.parquet", "refs/convert/parquet")
-    assert hub.downloaded == [converted]
-
-
-def test_a_revision_pins_a_dataset(tmp_path):
-    hub = Hub(tmp_path, ["a/test.jsonl"], ["default/train/0000.parquet"])
-    hub.load("hf:org/name@v1:a:test")
-    assert hub.downloaded == [("org/name", "a/test.jsonl", "v1")]
-    # The hub's own copy is of another revision.
-    with pytest.raises(InputError, match="hf:org/name@v1:train: no file of that split"):
-        hub.load("hf:org/name@v1:train")
+    monkeypatch.setattr(hub_splits, "_list_files", list_files)
+    monkeypatch.setattr(hub_splits, "_download", download)
+    if isinstance(expected, str):
+        with pytest.raises(InputError, match=expected):
+            load_labelled(source)
+    else:
+        found = load_labelled(source)
+        assert found.labels == (True, False, True) * len(expected)
+        assert found.name == "-".join(["n", *source.split(":")[2:]])
+        assert downloaded == expected
 
 
 @pytest.mark.parametrize(
