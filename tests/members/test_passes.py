@@ -1,7 +1,8 @@
-"""Plan of the scores: what is read, how often, and that no text vanishes."""
+"""Passes over texts: what is read, how often, and that no text vanishes."""
 
 import dataclasses
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,14 @@ from flax import nnx
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.errors import InputError
-from jaxcontam.members.passes import Inputs, score_texts, text_model
+from jaxcontam.members.passes import (
+    SHARE,
+    Inputs,
+    edited,
+    fitting_shots,
+    score_texts,
+    text_model,
+)
 from jaxcontam.members.scores import SCORES
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.gradients import gradient_norms
@@ -31,12 +39,17 @@ pytestmark = pytest.mark.unoptimised
 
 TEXTS = drawn_texts(7, seed=20)
 MIXED = [*TEXTS, "", "a", TEXTS[0], " "]
+LONG = " ".join([*TEXTS, *TEXTS])
 # Another batch shape may sum in another order, through a layer and the head.
-RTOL, ATOL = 1e-4, 1e-5
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 OWN = ("loss", "min_k", "min_k_pp", "zlib", "surp", "gap_k")
 EVERY = (
     *("loss", "zlib", "min_k", "min_k_pp", "surp", "gap_k", "dc_pdd", "lowercase"),
     *("neighbourhood", "reference", "recall", "con_recall", "gradient_norm"),
+)
+WORDS = (
+    "The quick brown fox jumps over the lazy dog, and then the dog gets up\n"
+    "to look for the fox in  all places where a fox may be found at night."
 )
 
 
@@ -64,6 +77,10 @@ def scored(texts, names, model=None, **changes):
     return score_texts(texts, methods, model or model_of(), **changes)
 
 
+def n_ids(text):
+    return len(tokenizer().encode(text).ids)
+
+
 @pytest.fixture(scope="module")
 def every():
     """All scores of `MIXED`; other tests score it again, as it is compiled by then."""
@@ -78,55 +95,42 @@ def test_as_many_rows_come_out_as_texts_go_in(every):
     empty = np.array([text == "" for text in MIXED])
     assert np.isnan(every.values[empty]).all()
     assert np.isfinite(every.values[~empty]).all()
-    n_tokens = [len(ids.ids) for ids in tokenizer().encode_batch(MIXED)]
-    assert every.n_tokens.tolist() == n_tokens
+    assert every.n_tokens.tolist() == list(map(n_ids, MIXED))
     np.testing.assert_array_equal(every.values[0], every.values[MIXED.index("") + 2])
+    none = scored([], EVERY, inputs=inputs_of())
+    assert none.values.shape == (0, len(EVERY)) and none.tokens_scored == 0
 
 
 def test_without_bos_the_first_token_has_no_score():
     texts = ["a", "a b", TEXTS[0]]
     model = model_of(prefix=False)
     found = scored(texts, [*OWN, "lowercase", "recall"], model, inputs=inputs_of())
-    n_tokens = [len(ids.ids) - 1 for ids in tokenizer().encode_batch(texts)]
-    assert found.n_tokens.tolist() == n_tokens == [0, *n_tokens[1:]]
+    assert found.n_tokens.tolist() == [n_ids(text) - 1 for text in texts]
+    assert found.n_tokens[0] == 0
     assert np.isnan(found.values).all(axis=1).tolist() == [True, False, False]
     assert np.isfinite(found.values[1:]).all()
 
 
-def test_no_texts_give_no_rows():
-    found = scored([], EVERY, inputs=inputs_of())
-    assert found.values.shape == (0, len(EVERY))
-    assert found.tokens_scored == 0
-
-
-def test_order_of_the_texts_changes_no_bit(every):
+def test_neither_order_nor_the_texts_beside_a_text_change_its_scores(every):
     order = np.random.default_rng(0).permutation(len(MIXED))
     moved = scored([MIXED[i] for i in order], EVERY, inputs=inputs_of())
     np.testing.assert_array_equal(moved.values, every.values[order])
-
-
-def test_texts_beside_a_text_do_not_change_its_scores():
-    names = [*OWN, "recall"]
-    together = scored(TEXTS, names, inputs=inputs_of())
-    alone = scored(TEXTS[2:3], names, inputs=inputs_of())
-    np.testing.assert_allclose(
-        alone.values[0], together.values[2], rtol=RTOL, atol=ATOL
-    )
+    alone = scored(MIXED[2:3], EVERY, inputs=inputs_of())
+    np.testing.assert_allclose(alone.values[0], every.values[2], **CLOSE)
 
 
 def test_a_text_longer_than_the_context_is_read_in_windows():
-    long = " ".join([*TEXTS, *TEXTS])
-    found = scored([long, TEXTS[0]], OWN)
+    found = scored([LONG, TEXTS[0]], OWN)
     assert found.n_tokens[0] > CONTEXT
     assert np.isfinite(found.values).all()
     # The gradient is that of the first context alone.
-    with_gradient = scored([long], ["gradient_norm"])
+    with_gradient = scored([LONG], ["gradient_norm"])
     assert with_gradient.tokens_scored == found.n_tokens[0] + CONTEXT - 1
 
 
 def test_only_what_the_scores_read_is_read_and_duplicates_once():
     n_tokens = int(scored(TEXTS, ["loss"]).tokens_scored)
-    assert n_tokens == sum(len(x.ids) for x in tokenizer().encode_batch(TEXTS))
+    assert n_tokens == sum(map(n_ids, TEXTS))
     assert scored([*TEXTS, *TEXTS], OWN).tokens_scored == n_tokens
     # A reference is read whatever the scores are: blind baselines ask it, too.
     for name, passes in (("loss", 2), ("reference", 2), ("recall", 3)):
@@ -136,20 +140,8 @@ def test_only_what_the_scores_read_is_read_and_duplicates_once():
     for name, passes in (("recall", 2), ("con_recall", 3)):
         found = scored(TEXTS, ["loss", name], inputs=inputs_of(reference=None))
         assert found.tokens_scored == passes * n_tokens
-    lowercased = [text.lower() for text in TEXTS]
-    n_lowercased = int(scored(lowercased, ["loss"]).tokens_scored)
+    n_lowercased = sum(n_ids(text.lower()) for text in TEXTS)
     assert scored(TEXTS, ["lowercase"]).tokens_scored == n_tokens + n_lowercased
-
-
-def test_lowercased_texts_and_neighbours_go_in_one_call(monkeypatch):
-    model = model_of()
-    calls = []
-    sums = model.plain.sums
-    monkeypatch.setattr(
-        model.plain, "sums", lambda *words: calls.append(words) or sums(*words)
-    )
-    scored(TEXTS, ["lowercase", "neighbourhood", "loss"], model)
-    assert len(calls) == 1
 
 
 def test_a_text_that_is_its_own_rewrite_scores_nothing_more():
@@ -172,16 +164,14 @@ def test_the_reference_gives_its_own_loss_and_that_of_its_least_likely_tokens():
     same = model_of(fresh_decoder(1), fingerprint="other")
     again = scored(texts, ["loss"], reference, inputs=inputs_of(reference=same))
     np.testing.assert_array_equal(again.reference, found)
-    assert again.tokens_scored == scored(texts, ["loss"]).tokens_scored
-    assert scored(texts, ["loss"]).reference is None
+    alone = scored(texts, ["loss"])
+    assert again.tokens_scored == alone.tokens_scored and alone.reference is None
 
 
 @pytest.mark.parametrize("names", [["reference"], ["reference", "min_k_pp"]])
 def test_a_model_beside_itself_scores_0(names):
-    model = model_of()
-    same = model_of(fresh_decoder())
-    found = scored(TEXTS, names, model, inputs=inputs_of(reference=same))
-    assert (found.values[:, 0] == 0).all()
+    same = inputs_of(reference=model_of(fresh_decoder()))
+    assert (scored(TEXTS, names, model_of(), inputs=same).values[:, 0] == 0).all()
 
 
 def test_a_reference_reads_with_its_own_tokenizer():
@@ -200,27 +190,30 @@ def test_a_reference_reads_with_its_own_tokenizer():
 
 
 @pytest.mark.parametrize("prefix", [True, False])
-def test_prefixed_scores_are_those_of_the_whole_sequence(prefix):
-    model = model_of(prefix=prefix)
-    found = scored(TEXTS, ["loss", "recall"], model, inputs=inputs_of())
-    start = [0] if prefix else []
-    shots = [model.sequences([shot])[0].tolist() for shot in SHOTS]
-    if prefix:
-        shots = [ids[1:] for ids in shots]
-    newline = tokenizer().encode("\n").ids
-    before = [*start, *shots[0], *newline, *shots[1], *newline]
-    for i, text in enumerate(TEXTS):
-        ids = tokenizer().encode(text).ids
-        (whole,) = model.plain.tokens([np.array([*before, *ids], np.int32)])
-        counted = len(ids) if prefix else len(ids) - 1
-        mean = whole[0, -counted:].mean(dtype=np.float64)
-        expected = mean / found.values[i, 0]
-        np.testing.assert_allclose(found.values[i, 1], expected, rtol=RTOL, atol=ATOL)
+def test_scores_after_other_texts_are_those_of_the_whole_sequence(prefix):
+    """After two shots, and after another text of the same file."""
+    model, company = model_of(prefix=prefix), drawn_texts(7, seed=2)
+    inputs = inputs_of(company=tuple(company))
+    found = scored(TEXTS, ["loss", "recall", "codec"], model, inputs=inputs)
+
+    def mean_after(before, text):
+        ids = [0] * prefix
+        for one in (*before, text):
+            ids += tokenizer().encode(one).ids
+            ids += tokenizer().encode("\n").ids * (one is not text)
+        (whole,) = model.plain.tokens([np.array(ids, np.int32)])
+        counted = n_ids(text) - (not prefix)
+        return whole[0, -counted:].mean(dtype=np.float64)
+
+    for text, other, (loss, recall, codec) in zip(
+        TEXTS, company, found.values, strict=True
+    ):
+        np.testing.assert_allclose(recall, mean_after(SHOTS, text) / loss, **CLOSE)
+        np.testing.assert_allclose(codec, loss - mean_after([other], text), **CLOSE)
 
 
 def test_batches_after_a_prefix_keep_memory_and_shapes_few():
     pairs = model_of().plain.pairs
-    assert pairs is not None
     lengths = np.random.default_rng(0).integers(1, 40, size=5000).tolist()
     # Few heads: four ids of texts for each id of the prefix, which is read again.
     batches = plan_prefixed(pairs, 50, lengths, n_heads=1)
@@ -235,56 +228,63 @@ def test_batches_after_a_prefix_keep_memory_and_shapes_few():
 
 def test_as_many_shots_as_fit_the_context_with_the_longest_text():
     long = " ".join(TEXTS[:6])
-    n_long = len(tokenizer().encode(long).ids)
     shots = tuple(drawn_texts(40, seed=30, n_words=4))
-    n_shots = [len(tokenizer().encode(shot).ids) + 1 for shot in shots]
-    fits = next(n for n in range(40) if 1 + sum(n_shots[: n + 1]) + n_long > CONTEXT)
+    room = CONTEXT - 1 - n_ids(long)
+    lengths = np.cumsum([n_ids(shot) + 1 for shot in shots])
+    fits = int(np.searchsorted(lengths, room, side="right"))
     assert 0 < fits < 39
-    many, few = (
-        scored([long], ["recall"], inputs=inputs_of(nonmember_prefix=some))
-        for some in (shots, shots[:fits])
+    many, few, fewer = (
+        scored([long], ["recall"], inputs=inputs_of(nonmember_prefix=some)).values
+        for some in (shots, shots[:fits], shots[: fits - 1])
     )
-    np.testing.assert_array_equal(many.values, few.values)
-    fewer = scored(
-        [long], ["recall"], inputs=inputs_of(nonmember_prefix=shots[: fits - 1])
-    )
-    assert (fewer.values != few.values).all()
+    np.testing.assert_array_equal(many, few)
+    assert (fewer != few).all()
 
 
-def test_a_prefix_that_fits_nowhere_is_refused():
-    long = " ".join([*TEXTS, *TEXTS])
-    with pytest.raises(InputError, match=r"no text of --nonmembers fits.* of 96 tok"):
-        scored([long], ["recall"], inputs=inputs_of())
-
-
-def test_a_text_of_the_prefix_is_not_scored():
-    texts = [TEXTS[0], SHOTS[1]]
-    for names in (["recall"], ["con_recall"]):
-        with pytest.raises(InputError, match="text 2: stands in the prefix"):
-            scored(texts, names, inputs=inputs_of())
-    assert scored(texts, ["loss"], inputs=inputs_of()).values.shape == (2, 1)
+def test_shots_that_leave_no_room_are_passed_over():
+    model = model_of()
+    shots = ["ga " * 200, "ka la", "mor un"]
+    assert fitting_shots(shots, TEXTS, model) == [1, 2]
+    assert fitting_shots(shots[:1], TEXTS, model) == []
+    longest = max(len(ids) for ids in model.sequences(TEXTS))
+    n_shot = len(model.sequences(["ka la"])[0]) - model.n_before + 1  # its newline
+    for room, expected in ((n_shot, [0]), (n_shot - 1, [])):
+        opened = dataclasses.replace(model.model, context=longest + room)
+        tight = dataclasses.replace(model, model=opened)
+        assert fitting_shots(["ka la"], TEXTS, tight) == expected
 
 
 @pytest.mark.parametrize(
-    ("name", "missing", "flag"),
+    ("texts", "name", "missing", "message", "hint"),
     [
-        ("reference", {"reference": None}, "--reference"),
-        ("dc_pdd", {"corpus_counts": None}, "--corpus"),
-        ("recall", {"nonmember_prefix": ()}, "--nonmembers"),
-        ("con_recall", {"nonmember_prefix": ()}, "--nonmembers"),
-        ("con_recall", {"member_prefix": ()}, "--members"),
+        ([LONG], "recall", {}, "no text of --nonmembers fits.* of 96 tok", ""),
+        ([TEXTS[0], SHOTS[1]], "recall", {}, "text 2: stands in the prefix", ""),
+        ([TEXTS[0], SHOTS[1]], "con_recall", {}, "text 2: stands in the prefix", ""),
+        (TEXTS, "codec", {}, "codec: needs another text beside each one", ""),
+        *(
+            (TEXTS, name, missing, f"{name}: needs", flag)
+            for name, missing, flag in (
+                ("reference", {"reference": None}, "--reference"),
+                ("dc_pdd", {"corpus_counts": None}, "--corpus"),
+                ("recall", {"nonmember_prefix": ()}, "--nonmembers"),
+                ("con_recall", {"nonmember_prefix": ()}, "--nonmembers"),
+                ("con_recall", {"member_prefix": ()}, "--members"),
+            )
+        ),
     ],
 )
-def test_a_missing_input_names_the_score_and_the_flag(name, missing, flag):
-    with pytest.raises(InputError, match=f"{name}: needs") as caught:
-        scored(TEXTS, ["loss", name], inputs=inputs_of(**missing))
-    assert flag in caught.value.hint
-    assert flag in SCORES[name].needs
+def test_what_a_score_cannot_have_is_named(texts, name, missing, message, hint):
+    with pytest.raises(InputError, match=message) as caught:
+        scored(texts, ["loss", name], inputs=inputs_of(**missing))
+    assert hint in (caught.value.hint or "")
 
 
 def test_a_model_without_moments_gives_the_other_scores():
     model = dataclasses.replace(model_of(), with_moments=None)
-    assert scored(TEXTS, ["loss", "min_k"], model).values.shape == (7, 2)
+    # A text of a prefix that no score reads is scored.
+    texts = [*TEXTS, SHOTS[1]]
+    found = scored(texts, ["loss", "min_k"], model, inputs=inputs_of())
+    assert np.isfinite(found.values).all()
     with pytest.raises(InputError, match="min_k_pp: needs log-probabilities of the"):
         scored(TEXTS, ["min_k_pp"], model)
 
@@ -295,24 +295,24 @@ def test_a_score_that_is_not_finite_names_its_text():
     decoder = Decoder(shape, rngs=nnx.Rngs(0))
     (bad,) = tokenizer().encode("~").ids
     decoder.embedding[...] = decoder.embedding[...].at[bad].set(jnp.nan)
+    spoilt, sound = model_of(decoder), model_of()
     texts = [TEXTS[0], "", TEXTS[1] + "~ and more", TEXTS[2]]
-    for name in ("loss", "min_k_pp", "gradient_norm"):
-        with pytest.raises(NonFiniteScoreError) as caught:
-            scored(texts, [name], model_of(decoder))
-        assert caught.value.sequence == 2
-    # In a rewrite, after a prefix, and in the reference.
     clean = [TEXTS[0], "", TEXTS[1].replace("x", "y"), TEXTS[2]]
     worse = Inputs(
         neighbours=lambda text, n, seed: [text + ("~ x" if text == clean[2] else "")],
         reference=model_of(decoder, fingerprint="bad"),
-        nonmember_prefix=tuple(SHOTS),
     )
-    with pytest.raises(NonFiniteScoreError) as caught:
-        scored(clean, ["neighbourhood"], model_of(decoder), inputs=worse)
-    assert caught.value.sequence == 2
-    with pytest.raises(NonFiniteScoreError) as caught:
-        scored(texts, ["reference"], inputs=worse)
-    assert caught.value.sequence == 2
+    for asked, name, model, inputs in (
+        (texts, "loss", spoilt, inputs_of()),
+        (texts, "min_k_pp", spoilt, inputs_of()),
+        (texts, "gradient_norm", spoilt, inputs_of()),
+        # In a rewrite, and in the reference.
+        (clean, "neighbourhood", spoilt, dataclasses.replace(worse, reference=None)),
+        (texts, "reference", sound, worse),
+    ):
+        with pytest.raises(NonFiniteScoreError) as caught:
+            scored(asked, [name], model, inputs=inputs)
+        assert caught.value.sequence == 2
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path, every):
@@ -323,34 +323,27 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, every):
             if done > stop * total:
                 raise KeyboardInterrupt
 
+        model = model_of(store=tmp_path)
         with pytest.raises(KeyboardInterrupt):
-            scored(
-                MIXED,
-                EVERY,
-                model_of(store=tmp_path),
-                inputs=inputs_of(),
-                progress=interrupt,
-            )
-    found = scored(MIXED, EVERY, model_of(store=tmp_path), inputs=inputs_of())
-    assert found.n_cached > 0.5 * found.tokens_scored
-    np.testing.assert_array_equal(found.values, every.values)
-
-
-def test_progress_counts_every_target_of_every_pass():
+            scored(MIXED, EVERY, model, inputs=inputs_of(), progress=interrupt)
     told = []
     found = scored(
-        MIXED, EVERY, inputs=inputs_of(), progress=lambda *counts: told.append(counts)
+        *(MIXED, EVERY, model_of(store=tmp_path)),
+        inputs=inputs_of(),
+        progress=lambda *counts: told.append(counts),
     )
+    assert found.n_cached > 0.5 * found.tokens_scored
+    np.testing.assert_array_equal(found.values, every.values)
+    # Every target of every pass is told.
     done = [done for done, _ in told]
     assert done == sorted(done)
-    assert {total for _, total in told} == {found.tokens_scored}
-    assert done[-1] == found.tokens_scored
+    assert {total for _, total in told} == {found.tokens_scored} == {done[-1]}
 
 
 def test_gradient_norm_is_that_of_the_plain_mean_loss():
     decoder = fresh_decoder(2)
     graphdef, state = nnx.split(decoder)
-    sequences = model_of(decoder).sequences([TEXTS[0], " ".join([*TEXTS, *TEXTS])])
+    sequences = model_of(decoder).sequences([TEXTS[0], LONG])
     found = gradient_norms(decoder, sequences, batch_tokens=64)
 
     @functools.partial(jax.jit, static_argnums=1)
@@ -370,3 +363,37 @@ def test_gradient_norm_is_that_of_the_plain_mean_loss():
         squares = [np.square(np.float64(x)).sum() for x in jax.tree.leaves(gradients)]
         # Sums of some thousand float32 squares, in another order.
         np.testing.assert_allclose(norm, np.sqrt(sum(squares)), rtol=1e-5)
+
+
+# One word, one character, white space alone, equal words, letters of several bytes.
+@pytest.mark.parametrize("text", [WORDS, "word", "a", " ", "\n\n", "no no no", "éé 雨"])
+def test_neighbours_are_neither_empty_nor_the_text(text):
+    for seed in range(40):
+        found = edited(text, 5, seed)
+        assert len(found) == 5
+        assert all(found)
+        assert text not in found
+
+
+def test_neighbours_depend_on_the_seed_and_the_text_alone():
+    assert edited(WORDS, 4, 1) == edited(WORDS, 4, 1)
+    assert edited(WORDS, 4, 1) != edited(WORDS, 4, 2)
+    # More of them do not change the first ones.
+    assert edited(WORDS, 9, 1)[:4] == edited(WORDS, 4, 1)
+    assert len(set(edited(WORDS, 20, 0))) == 20
+    with pytest.raises(ValueError, match="empty text"):
+        edited("", 1, 0)
+
+
+def test_a_neighbour_keeps_most_of_the_words_and_every_kind_of_edit_occurs():
+    words = WORDS.split()
+    most, changes = math.ceil(SHARE * len(words)), set()
+    for neighbour in edited(WORDS, 60, 3):
+        own = neighbour.split()
+        assert abs(len(own) - len(words)) <= most
+        changes.add(np.sign(len(own) - len(words)))
+        kept = [word for word in words if word in own]
+        # A swap of two words keeps both; all other edits touch one word each.
+        assert len(kept) >= len(words) - 2 * most
+    assert changes == {-1, 0, 1}
+    assert {"wword", "wrod", "wor", "word word"} <= set(edited("word", 60, 3))
