@@ -6,15 +6,16 @@ import json
 import numpy as np
 import pytest
 
-from jaxcontam.data.benchmark import content_digest, fingerprint, load_benchmark
+from jaxcontam.data.benchmark import (
+    Benchmark,
+    content_digest,
+    fingerprint,
+    load_benchmark,
+)
 from jaxcontam.errors import InputError
 
 TEXT_SUFFIXES = ".jsonl, .json, .csv, .tsv, .txt"
 SUFFIXES = f"{TEXT_SUFFIXES}, .parquet"
-ARRAY = "expected an array"
-COMMA = "Expecting ',' delimiter"
-PLAIN = ":1: no field 'q' (the example is plain text)"
-EXCLUDE = "--template and --text-field exclude each other"
 
 
 @pytest.fixture
@@ -173,25 +174,13 @@ def test_template_and_text_field_replace_the_raw_line(write):
 
 
 def test_digests_are_sha256_over_the_examples_own_digests():
-    texts = ["b", "é\n", "a", "b"]
+    texts = ("b", "é\n", "a", "b")
     digests = [hashlib.sha256(text.encode()).digest() for text in texts]
     in_order = hashlib.sha256(b"".join(digests)).hexdigest()
     sorted_ = hashlib.sha256(b"".join(sorted(digests))).hexdigest()
-    assert fingerprint(texts) == f"sha256:{in_order}"
-    assert content_digest(texts) == f"sha256:{sorted_}"
-
-
-def test_fingerprint_depends_on_the_order_and_content_digest_does_not(write):
-    forwards = load_benchmark(write("a.txt", "one\ntwo\nthree\n"))
-    backwards = load_benchmark(write("b.txt", "three\ntwo\none\n"))
-    assert forwards.fingerprint != backwards.fingerprint
-    assert forwards.content_digest == backwards.content_digest
-
-
-@pytest.mark.parametrize("other", [["ab", "c"], ["a", "bc", ""], ["a", "bc", "a"]])
-def test_digests_tell_where_examples_end_and_how_often_they_occur(other):
-    assert fingerprint(["a", "bc"]) != fingerprint(other)
-    assert content_digest(["a", "bc"]) != content_digest(other)
+    benchmark = Benchmark("b", texts, (None,) * 4)
+    assert fingerprint(texts) == benchmark.fingerprint == f"sha256:{in_order}"
+    assert content_digest(texts) == benchmark.content_digest == f"sha256:{sorted_}"
 
 
 def test_groups_are_the_values_of_the_field(write):
@@ -220,86 +209,73 @@ def test_record_without_the_group_field_is_named(write, content, found):
     assert caught.value.hint == "--group-field must name a field of every record"
 
 
-def test_missing_file_names_the_nearest_one(write):
-    near = write("boolq.jsonl", "{}\n")
-    path = near.with_name("bool.jsonl")
-    assert refusal(path) == (f"{path}: no such file", f"did you mean {str(near)!r}?")
-
-
-def test_missing_file_in_a_missing_folder_names_the_folder(tmp_path):
-    path = tmp_path / "nowhere" / "set.jsonl"
-    folder = str(path.parent)
-    assert refusal(path) == (f"{path}: no such file", f"there is no folder {folder!r}")
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.jsonl", ""),
-        ("a.jsonl", "\n \n"),
-        ("a.json", "[]"),
-        ("a.csv", ""),
-        ("a.tsv", "\n"),
-        ("a.txt", "\r\n\n"),
-    ],
-)
-def test_empty_file_is_refused(write, name, content):
-    path = write(name, content)
-    assert refusal(path) == (f"{path}: no examples", "nothing to test in this file")
-
-
-@pytest.mark.parametrize("name", list(in_each_format([])))
-def test_invalid_utf8_is_named_by_its_byte(write, name):
-    path = write(name, b'"caf\xc3\xa9"\n"caf\xe9"\n')
-    assert refusal(path) == (
-        f"{path}: byte 12: not UTF-8 (0xe9)",
-        "convert it, for example with iconv -t utf-8",
-    )
+ARRAY = ":{}: not a JSON array (expected an array, column {})"
+PLAIN = ":1: no field 'q' (the example is plain text)"
+WHOLE = "leave out --template"
+EMPTY = ": no examples", "nothing to test in this file"
+SUFFIX = f"one of {SUFFIXES}"
+FOLDER = "there is no folder"
+Q = {"text_field": "q"}
+QUOTE = "(',' expected after '\"')"
+LATIN = b'"caf\xc3\xa9"\n"caf\xe9"\n'
+ROW = 'q,a\n"x\ny",2\n'
+WIDTH = ":4: {} columns (the header has 2)"
 
 
 @pytest.mark.parametrize(
     ("name", "content", "flags", "message", "hint"),
     [
-        (
-            "a.jsonl",
-            '1\n\n{"q": }',
-            {},
-            ":3: not JSON (Expecting value, column 7)",
-            ".txt",
+        *(
+            (name, content, {}, *EMPTY)
+            for name, content in (
+                *(("a.jsonl", ""), ("a.jsonl", "\n \n"), ("a.json", "[]")),
+                *(("a.csv", ""), ("a.tsv", "\n"), ("a.txt", "\r\n\n")),
+            )
         ),
-        ("a.json", '{"q": 1}', {}, f":1: not a JSON array ({ARRAY}, column 1)", ""),
-        ("a.json", "\n\n 1", {}, f":3: not a JSON array ({ARRAY}, column 2)", ".jsonl"),
-        (
-            "a.json",
-            '["a",\n "b" "c"]',
-            {},
-            f":2: not a JSON array ({COMMA}, column 6)",
-            "",
+        *(
+            (name, LATIN, {}, ": byte 12: not UTF-8 (0xe9)", "iconv -t utf-8")
+            for name in in_each_format([])
         ),
-        ("a.txt", "one\n", {"text_field": "q"}, PLAIN, "leave out --template"),
-        ("a.jsonl", '"one"\n', {"text_field": "q"}, PLAIN, "leave out --template"),
-        ("a.md", "x", {}, ": unknown suffix '.md'", f"one of {SUFFIXES}"),
-        ("a.jsonl.gz", "x", {}, ": unknown suffix '.gz'", f"one of {SUFFIXES}"),
-        ("a", "x", {}, ": unknown suffix ''", f"one of {SUFFIXES}"),
-        ("a.csv", 'q,a\n"x\ny",2\n1', {}, ":4: 1 columns (the header has 2)", ""),
-        ("a.csv", 'q,a\n"x\ny",2\n1,2,3', {}, ":4: 3 columns (the header has 2)", ""),
-        ("a.csv", 'q,a\n"x\ny",2\n"1,2"', {}, ":4: 1 columns (the header has 2)", ""),
+        ("a.jsonl", '1\n\n{"q": }', {}, ":3: not JSON (Expecting value, col", ".txt"),
+        ("a.jsonl", "9" * 5000, {}, ":1: not JSON (", ""),
+        ("a.jsonl", '[{"q": 1}, {}]\n', {}, ":1: one JSON array, and no value", ""),
+        ("a.json", '{"q": 1}', {}, ARRAY.format(1, 1), ""),
+        ("a.json", "\n\n 1", {}, ARRAY.format(3, 2), ".jsonl"),
+        ("a.json", '["a",\n "b" "c"]', {}, ":2: not a JSON array (Expecting ','", ""),
+        ("a.txt", "one\n", Q, PLAIN, WHOLE),
+        ("a.jsonl", '"one"\n', Q, PLAIN, WHOLE),
+        ("a.md", "x", {}, ": unknown suffix '.md'", SUFFIX),
+        ("a.jsonl.gz", "x", {}, ": unknown suffix '.gz'", SUFFIX),
+        ("a", "x", {}, ": unknown suffix ''", SUFFIX),
+        ("a.csv", f"{ROW}1", {}, WIDTH.format(1), ""),
+        ("a.csv", f"{ROW}1,2,3", {}, WIDTH.format(3), ""),
+        ("a.csv", f'{ROW}"1,2"', {}, WIDTH.format(1), ""),
+        ("a.csv", "q,a,\none,1,\n2,3,x", {}, ":3: 3 columns (the header has 2)", ""),
+        # Both ways to read quotes end at the last line, but at its own width.
+        ("a.tsv", 'q\ta\n"x\t1\ny"\t2\nz\n', {}, WIDTH.format(1), ""),
         ("a.csv", 'q,a\n1,2\n"x,2', {}, ":3: not .csv (unexpected end of data)", ""),
-        ("a.csv", 'q,a\n1,2\n"x"y,2', {}, ":3: not .csv (',' expected after '\"')", ""),
+        ("a.csv", 'q,a\n1,2\n"x"y,2', {}, f":3: not .csv {QUOTE}", ""),
+        ("a.csv", "sep=;\nq;a\n1;2\n", {}, ":1: cells are separated by ';'", ""),
         ("a.txt", "x", {"limit": 0}, "--limit must be at least 1, got 0", ""),
         ("a.txt", "x", {"limit": -3}, "--limit must be at least 1, got -3", ""),
-        ("a.txt", "x", {"template": "{q}", "text_field": "q"}, EXCLUDE, ""),
+        ("a.txt", "x", Q | {"template": "{q}"}, "exclude each other", ""),
+        ("no/a.txt", None, {}, ": no such file", FOLDER),
+        # A hint names another spelling and never another file.
+        ("bolq_test.jsonl", None, {}, ": no such file", "boolq_test.jsonl'?"),
+        ("boolq_train.jsonl", None, {}, ": no such file", None),
+        ("part-2.jsonl", None, {}, ": no such file", None),
+        ("prat-1.jsonl", None, {}, ": no such file", "part-1.jsonl'?"),
+        ("", None, {}, ": is a folder", "name one file"),
     ],
 )
 def test_what_cannot_be_read_is_refused(write, name, content, flags, message, hint):
-    path = write(name, content)
+    path = write("boolq_test.jsonl", "{}\n").parent / name
+    write("part-1.jsonl", "{}\n")
+    if content is not None:
+        write(name, content)
     said, told = refusal(path, **flags)
-    assert said.removeprefix(str(path)) == message
-    assert hint in told
-
-
-def test_a_number_of_5000_digits_is_not_json(write):
-    assert ":1: not JSON (" in refusal(write("a.jsonl", "9" * 5000))[0]
+    assert message in said and (said.startswith(str(path)) or "--" in said)
+    assert hint in told if hint is not None else told == ""
 
 
 @pytest.mark.parametrize("flags", [{"text_field": "text"}, {"template": "{text}"}])
@@ -311,10 +287,6 @@ def test_unknown_field_names_the_place_and_the_fields_that_exist(write, flags):
     for path, place in ((jsonl, ":2"), (array, ": element 2"), (table, ":3")):
         message = f"{path}{place}: no field 'text' (it has: q, a)"
         assert refusal(path, **flags) == (message, hint)
-
-
-def test_folder_is_refused(tmp_path):
-    assert refusal(tmp_path) == (f"{tmp_path}: is a folder", "name one file")
 
 
 def test_tfds_names_are_refused_with_a_way_out():
@@ -329,19 +301,3 @@ def test_half_a_character_in_a_field_is_refused_where_fields_are_read(tmp_path):
     assert len(load_benchmark(path)) == 2
     with pytest.raises(InputError, match=r"b\.jsonl:2: unpaired surrogate"):
         load_benchmark(path, check_fields=True)
-
-
-@pytest.mark.parametrize(
-    ("typed", "hint"),
-    [
-        ("bolq_validation.jsonl", "boolq_validation.jsonl"),
-        ("boolq_train.jsonl", None),
-        ("part-2.jsonl", None),
-        ("prat-1.jsonl", "part-1.jsonl"),
-    ],
-)
-def test_a_hint_names_another_spelling_and_never_another_file(write, typed, hint):
-    path = write("boolq_validation.jsonl", '{"q": 1}\n')
-    write("part-1.jsonl", '{"q": 1}\n')
-    wanted = f"did you mean {str(path.parent / hint)!r}?" if hint else ""
-    assert refusal(path.parent / typed)[1] == wanted

@@ -92,26 +92,3 @@ def test_a_table_is_read_to_the_width_of_its_header(
     if notes == ["quotes are characters"]:
         texts[1] = "all of it"  # no table is read to its end to know its quotes
     assert [item.text for item in items] == texts
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("s.csv", "sep=;\nq;a\n1;2\n", "s.csv:1: cells are separated by ';'"),
-        ("s.csv", "q,a,\none,1,x\n", "s.csv:2: 3 columns (the header has 2)"),
-        ("s.csv", 'q,a\n"x" y,1\n', "s.csv:2: not .csv (',' expected after '\"')"),
-        # Both ways end at the last line, but at its own width.
-        ("s.tsv", Q2 + '"x\t1\ny"\t2\nz\n', "s.tsv:4: 1 columns (the header has 2)"),
-        (
-            "s.jsonl",
-            '[{"q": 1}, {"q": 2}]\n',
-            "s.jsonl:1: one JSON array, and no value",
-        ),
-    ],
-)
-def test_a_table_that_is_none_is_named(tmp_path, name, content, message):
-    path = tmp_path / name
-    path.write_text(content)
-    with pytest.raises(InputError) as caught:
-        load_benchmark(path)
-    assert str(caught.value).startswith(str(path.parent / message))

@@ -5,37 +5,23 @@ import json
 import pytest
 
 from jaxcontam.data.answer_options import read_items
-from jaxcontam.data.benchmark import Benchmark, load_benchmark
+from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.errors import InputError
 
-MMLU = {"question": "Q?", "subject": "s", "choices": ["w", "x", "y", "z"], "answer": 2}
-ARC = {
-    "id": "q-1",
-    "question": "Q?",
-    "choices": {"text": ["w", "x", "y", "z"], "label": ["A", "B", "C", "D"]},
-    "answerKey": "C",
-}
+Q = {"question": "Q?"}
+MMLU = Q | {"subject": "s", "choices": [*"wxyz"], "answer": 2}
+ARC = {"id": "q-1"} | Q | {"choices": {"text": [*"wxyz"], "label": [*"ABCD"]}}
+STEM = [
+    {"label": label, "text": text} for label, text in zip("ABC", "wxy", strict=True)
+]
 COMMONSENSE = {
     "answerKey": "B",
     "id": "q-1",
-    "question": {
-        "stem": "Q?",
-        "choices": [
-            {"label": "A", "text": "w"},
-            {"label": "B", "text": "x"},
-            {"label": "C", "text": "y"},
-        ],
-    },
+    "question": {"stem": "Q?", "choices": STEM},
 }
-HELLASWAG = {
-    "ind": 24,
-    "ctx": "Q",
-    "label": 3,
-    "endings": ["w", "x", "y", "z"],
-    "source_id": "a",
-}
-MEDQA = {"question": "Q?", "answer": "y", "options": {"A": "w", "B": "x", "C": "y"}}
-MEDMCQA = {"question": "Q?", "opa": "w", "opb": "x", "opc": "y", "opd": "z", "cop": 2}
+HELLASWAG = {"ind": 24, "ctx": "Q", "label": 3, "endings": [*"wxyz"], "source_id": "a"}
+MEDQA = Q | {"answer": "y", "options": {"A": "w", "B": "x", "C": "y"}}
+MEDMCQA = {"q": "Q"} | {"opa": "w", "opb": "x", "opc": "y", "opd": "z", "cop": 2}
 SIQA = {"context": "Q", "answerA": "w", "answerB": "x", "answerC": "y", "correct": "C"}
 PIQA = {"goal": "Q", "sol1": "w", "sol2": "x", "label": 1}
 WINO = {"sentence": "Q _", "option1": "w", "option2": "x", "answer": "2"}
@@ -51,64 +37,41 @@ def items_of(tmp_path, rows, *, name="x.jsonl", **flags):
 
 
 @pytest.mark.parametrize(
-    ("row", "options", "answer", "text"),
+    ("row", "answer", "text"),
     [
+        (MMLU, 2, '"question": "Q?", "subject": "s", "choices": ["z", "y", "x", "w"'),
         (
-            MMLU,
-            "wxyz",
+            ARC | {"answerKey": "C"},
             2,
-            '{"question": "Q?", "subject": "s", "choices": ["z", "y", "x", "w"',
-        ),
-        (
-            ARC,
-            "wxyz",
-            2,
-            '{"id": "q-1", "question": "Q?", "choices": {"text": ["z", "y", "x", "w"',
+            '"id": "q-1", "question": "Q?", "choices": {"text": ["z", "y", "x", "w"',
         ),
         (
             COMMONSENSE,
-            "wxy",
             1,
-            '{"id": "q-1", "question": {"stem": "Q?", "choices": [{"label": "A", '
+            '"id": "q-1", "question": {"stem": "Q?", "choices": [{"label": "A", '
             '"text": "y"}, {"label": "B", "text": "x"}, {"label": "C", "text": "w"',
         ),
-        (
-            HELLASWAG,
-            "wxyz",
-            3,
-            '{"ind": 24, "ctx": "Q", "endings": ["z", "y", "x", "w"',
-        ),
-        (
-            MEDQA,
-            "wxy",
-            2,
-            '{"question": "Q?", "options": {"A": "y", "B": "x", "C": "w"',
-        ),
+        (HELLASWAG, 3, '"ind": 24, "ctx": "Q", "endings": ["z", "y", "x", "w"'),
+        (MEDQA, 2, '"question": "Q?", "options": {"A": "y", "B": "x", "C": "w"'),
         (
             MEDMCQA,
-            "wxyz",
             2,
-            '{"question": "Q?", "opa": "z", "opb": "y", "opc": "x", "opd": "w"',
+            '"question": "Q?", "opa": "z", "opb": "y", "opc": "x", "opd": "w"',
         ),
-        (
-            SIQA,
-            "wxy",
-            2,
-            '{"context": "Q", "answerA": "y", "answerB": "x", "answerC": "w"',
-        ),
-        (PIQA, "wx", 1, '{"goal": "Q", "sol1": "x", "sol2": "w"'),
-        (WINO, "wx", 1, '{"sentence": "Q _", "option1": "x", "option2": "w"'),
+        (SIQA, 2, '"context": "Q", "answerA": "y", "answerB": "x", "answerC": "w"'),
+        (PIQA, 1, '"goal": "Q", "sol1": "x", "sol2": "w"'),
+        (WINO, 1, '"sentence": "Q _", "option1": "x", "option2": "w"'),
     ],
 )
 def test_shapes_of_public_benchmarks_are_found_and_turned_round(
-    tmp_path, row, options, answer, text
+    tmp_path, row, answer, text
 ):
     (item,) = items_of(tmp_path, [row])
-    assert item.options == tuple(options)
+    n = len(item.options)
+    assert item.options == tuple("wxyz"[:n])
     assert item.answer == answer
-    backwards = list(range(len(options)))[::-1]
     # The source up to the last option; nothing after it, and no answer before it.
-    assert item.text(backwards) == text
+    assert item.text(range(n)[::-1]) == "{" + text
 
 
 def test_published_order_gives_the_published_source(tmp_path):
@@ -195,81 +158,55 @@ def test_empty_options_at_the_end_are_none(tmp_path):
     assert item.options == ("w", "x", "y")
 
 
-def test_named_fields_are_taken_before_usual_ones(tmp_path):
-    row = MMLU | {
-        "other": ["1a", "2b"],
-        "p": "pp",
-        "r": "rr",
-        "deep": {"l": ["m", "n"]},
-    }
-    for field, options in (
-        ("other", ("1a", "2b")),
-        ("p,r", ("pp", "rr")),
-        ("deep.l", ("m", "n")),
-    ):
-        (item,) = items_of(tmp_path, [row], options_field=field)
-        assert item.options == options
+@pytest.mark.parametrize("field", ["other", "p,r", "deep.l"])
+def test_named_fields_are_taken_before_usual_ones(tmp_path, field):
+    row = MMLU | {"other": [*"mn"], "p": "m", "r": "n", "deep": {"l": [*"mn"]}}
+    (item,) = items_of(tmp_path, [row], options_field=field)
+    assert item.options == ("m", "n")
 
 
 @pytest.mark.parametrize(
-    ("template", "text"),
+    ("row", "template", "order", "text"),
     [
-        ("{question}\\n{options}", "Q?\nA. y\nB. z\nC. w\nD. x"),
-        ("Q: {question} {choices}!", "Q: Q? A. y\nB. z\nC. w\nD. x!"),
+        (MMLU, "{question}\\n{options}", [2, 3, 0, 1], "Q?\nA. y\nB. z\nC. w\nD. x"),
+        (MMLU, "{question} {choices}!", [0, 2, 1, 3], "Q? A. w\nB. y\nC. x\nD. z!"),
+        (PIQA, "{goal}: {sol2} / {sol1}", [0, 1], "Q: x / w"),
+        (PIQA, "{goal}: {sol2} / {sol1}", [1, 0], "Q: w / x"),
     ],
 )
-def test_template_renders_options_in_an_order(tmp_path, template, text):
-    (item,) = items_of(tmp_path, [MMLU], template=template)
-    assert item.text([2, 3, 0, 1]) == text
+def test_template_renders_options_in_an_order(tmp_path, row, template, order, text):
+    (item,) = items_of(tmp_path, [row], template=template)
+    assert item.text(order) == text
 
 
-def test_template_takes_option_fields_by_name(tmp_path):
-    (item,) = items_of(tmp_path, [PIQA], template="{goal}: {sol2} / {sol1}")
-    assert item.text([0, 1]) == "Q: x / w"
-    assert item.text([1, 0]) == "Q: w / x"
+OPTIONS = "--options-field names the field, or several with commas: A,B,C,D"
+HAS = "(it has: question, subject, choices, answer)"
 
 
 @pytest.mark.parametrize(
-    ("rows", "flags", "message", "hint"),
+    ("row", "flags", "message", "hint"),
     [
+        (Q, {}, "example 1: no list of options (it has: question)", OPTIONS),
+        (MMLU, {"options_field": "o"}, f"example 1: no list of 'o' {HAS}", OPTIONS),
         (
-            [{"q": "Q", "a": "b"}],
-            {},
-            "x: example 1: no list of options (it has: q, a)",
-            "--options-field names the field, or several with commas: A,B,C,D",
-        ),
-        (
-            [MMLU],
-            {"options_field": "chioces"},
-            "x: example 1: no list of 'chioces' (it has: question, subject, choices, "
-            "answer)",
-            "--options-field names the field, or several with commas: A,B,C,D",
-        ),
-        (
-            [MMLU],
+            MMLU,
             {"answer_field": "key"},
-            "x: example 1: no field 'key' (it has: question, subject, choices, answer)",
-            "--answer-field must name a field of every record",
+            f"example 1: no field 'key' {HAS}",
+            "name a",
         ),
+        (MMLU, {"template": "{options} {answer}"}, "'answer' names a place", "another"),
         (
-            [MMLU],
-            {"template": "{question} {options} {answer}"},
-            "--template '{question} {options} {answer}': 'answer' names a place among "
-            "the options",
-            "leave it out: in another order it would name another option",
-        ),
-        (
-            [PIQA],
+            PIQA,
             {"template": "{goal} {sol1}"},
-            "--template '{goal} {sol1}': some options are missing",
-            "{options} stands for lines A. ..., B. ...",
+            "are missing",
+            "{options} stands",
         ),
     ],
 )
-def test_items_that_cannot_be_read_say_why(tmp_path, rows, flags, message, hint):
+def test_items_that_cannot_be_read_say_why(tmp_path, row, flags, message, hint):
     with pytest.raises(InputError) as caught:
-        items_of(tmp_path, rows, **flags)
-    assert (str(caught.value), caught.value.hint) == (message, hint)
+        items_of(tmp_path, [row], **flags)
+    assert message in str(caught.value) and hint in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -287,26 +224,21 @@ def test_items_that_cannot_be_read_say_why(tmp_path, rows, flags, message, hint)
         (lambda letter, i: f"topic {i}", False),
     ],
 )
-def test_a_field_that_names_the_right_place_in_most_records_is_hidden(value, is_hidden):
+def test_a_field_that_names_the_right_place_in_most_records_is_hidden(
+    tmp_path, value, is_hidden
+):
     """What names it would turn a clean model that knows the subject into a suspect."""
     rows = []
     for i in range(12):
         options = [f"word{i}{j}" for j in range(4)]
         row = {"question": f"which {i}?", "note": value("ABCD"[i % 4], i)}
         rows.append(row | {"options": options})
-    texts = tuple(map(json.dumps, rows))
-    items = read_items(Benchmark("b", texts, tuple(rows)))
+    items = items_of(tmp_path, rows)
     assert ("note" in items[0].hidden) == is_hidden
     assert all(("note" in item.text(range(4))) != is_hidden for item in items)
 
 
-def test_what_is_asked_stays_though_it_names_letters():
-    rows = [
-        {
-            "question": f"Point B lies on line {i}?",
-            "options": [f"w{i}{j}" for j in "12"],
-        }
-        for i in range(12)
-    ]
-    items = read_items(Benchmark("b", tuple(map(json.dumps, rows)), tuple(rows)))
-    assert all("Point B lies" in item.text(range(2)) for item in items)
+def test_what_is_asked_stays_though_it_names_letters(tmp_path):
+    options = [[f"w{i}{j}" for j in "12"] for i in range(12)]
+    rows = [{"question": "Point B lies?", "options": words} for words in options]
+    assert all("B lies" in item.text(range(2)) for item in items_of(tmp_path, rows))

@@ -23,20 +23,12 @@ def read(tmp_path, *rows, **flags):
 
 def test_a_record_with_options_is_a_prompt_and_texts_that_may_follow(tmp_path):
     (one,) = read(tmp_path, CHOICE)
-    assert one.item == "q7"
-    assert one.prompt == "Question: 2 + 2?\nAnswer:"
-    assert one.choices == (" 3", " 4", " 22")
-    assert one.answer == 1
-
-
-def test_a_template_with_options_asks_for_the_letter(tmp_path):
+    assert (one.item, one.prompt) == ("q7", "Question: 2 + 2?\nAnswer:")
+    assert (one.choices, one.answer) == ((" 3", " 4", " 22"), 1)
     (one,) = read(tmp_path, CHOICE, template="{question}\\n{options}\\nAnswer:")
     assert one.prompt == "2 + 2?\nA. 3\nB. 4\nC. 22\nAnswer:"
-    assert one.choices == (" A", " B", " C")
-    assert one.answer == 1
-
-
-def test_a_text_to_continue_stands_as_it_is(tmp_path):
+    assert (one.choices, one.answer) == ((" A", " B", " C"), 1)
+    # A text to continue stands as it is.
     row = {"ctx": "A man sits down. He", "endings": ["eats.", "flies."], "label": 0}
     (one,) = read(tmp_path, row)
     assert (one.prompt, one.choices) == ("A man sits down. He", (" eats.", " flies."))
@@ -77,11 +69,7 @@ def test_items_without_a_name_have_their_number(tmp_path):
 @pytest.mark.parametrize(
     ("row", "flags", "words"),
     [
-        (
-            CHOICE | {"answer": "maybe"},
-            {},
-            "example 1: no field tells the right option",
-        ),
+        (CHOICE | {"answer": "maybe"}, {}, "example 1: no field tells the right opt"),
         (CHOICE, {"template": "{question} {answer}"}, "'answer' is the answer"),
         (CHOICE | {"cop": 1}, {"template": "{question} {cop}"}, "'cop' is the answer"),
         ({"question": "?", "x": 1}, {}, "example 1: no answer (it has: question, x)"),

@@ -16,6 +16,7 @@ from jaxcontam.models import decoder as decoder_module
 from jaxcontam.models.config import GateClip, LatentShape, gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
+from tests.support.decoders import spread
 
 pytestmark = pytest.mark.unoptimised
 
@@ -34,20 +35,6 @@ LLAMA = dataclasses.replace(
 GPT2 = dataclasses.replace(
     gpt2_shape(vocab_size=31, d_model=20, n_layers=2, n_heads=4, context=LONG), d_ff=14
 )
-
-
-def spread(config, *, seed=0):
-    """A decoder whose every weight, biases and norms too, is far from its start."""
-    decoder = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
-    rng = np.random.default_rng(seed)
-
-    def drawn(path, leaf):
-        is_scale = "scale" in jax.tree_util.keystr(path)
-        values = rng.normal(loc=1.0 if is_scale else 0.0, scale=0.3, size=leaf.shape)
-        return jnp.asarray(values.astype(np.float32))
-
-    nnx.update(decoder, jax.tree.map_with_path(drawn, nnx.state(decoder)))
-    return decoder
 
 
 def ids(T, *, B=2, seed=0):
@@ -145,29 +132,6 @@ def test_hidden_states_equal_a_dense_float64_decoder(config, T):
     np.testing.assert_allclose(found_BTD, expected_BTD, atol=5e-5)
 
 
-def test_grouped_heads_equal_repeated_heads():
-    grouped = spread(LLAMA)
-    H, G, E = LLAMA.n_heads, LLAMA.n_kv_heads, LLAMA.head_dim
-    repeated = spread(dataclasses.replace(LLAMA, n_kv_heads=H), seed=1)
-    weights = nnx.to_pure_dict(nnx.state(grouped))
-    kernel = weights["blocks"]["attention"]["qkv"]["kernel"]
-    heads = np.split(np.asarray(kernel), H + 2 * G, axis=-1)
-    assert heads[0].shape[-1] == E
-    # Key head g serves query heads 3g, 3g + 1, 3g + 2.
-    keys_and_values = [head for head in heads[H:] for _ in range(H // G)]
-    weights["blocks"]["attention"]["qkv"]["kernel"] = jnp.asarray(
-        np.concatenate([*heads[:H], *keys_and_values], axis=-1)
-    )
-    state = nnx.state(repeated)
-    nnx.replace_by_pure_dict(state, weights)
-    nnx.update(repeated, state)
-    tokens_BT = jnp.asarray(ids(40))
-    # The same sums in another shape: float32 rounding alone.
-    np.testing.assert_allclose(
-        forward(grouped, tokens_BT), forward(repeated, tokens_BT), atol=5e-5
-    )
-
-
 def test_later_tokens_do_not_change_earlier_hidden_states():
     decoder = spread(LLAMA)
     tokens_BT = ids(LONG)
@@ -185,20 +149,14 @@ def test_input_above_the_context_is_refused():
         forward(decoder, jnp.asarray(ids(9)))
 
 
-def test_same_seed_gives_same_weights():
-    first, again, other = (
-        jax.tree.leaves(nnx.state(Decoder(LLAMA, rngs=nnx.Rngs(seed))))
-        for seed in (3, 3, 4)
-    )
+def test_weights_follow_from_the_seed_and_are_each_layers_own():
+    decoders = [Decoder(LLAMA, rngs=nnx.Rngs(seed)) for seed in (3, 3, 4)]
+    kernel_LFD = np.asarray(decoders[0].blocks.mlp.down.kernel[...])
+    assert (kernel_LFD[0] != kernel_LFD[1]).all()
+    first, again, other = (jax.tree.leaves(nnx.state(one)) for one in decoders)
     for one, two in zip(first, again, strict=True):
         np.testing.assert_array_equal(one, two)
     assert any((one != two).any() for one, two in zip(first, other, strict=True))
-
-
-def test_layers_start_with_weights_of_their_own():
-    decoder = Decoder(LLAMA, rngs=nnx.Rngs(0))
-    kernel_LFD = np.asarray(decoder.blocks.mlp.down.kernel[...])
-    assert (kernel_LFD[0] != kernel_LFD[1]).all()
 
 
 @pytest.mark.parametrize(
@@ -229,16 +187,14 @@ def test_shapes_that_cannot_be_built_are_refused(change, message):
         dataclasses.replace(LLAMA, **change)
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        *(decoder_module, layers, attention, rope, delta, stacks, self_attention),
-    ],
-)
+MODULES = (decoder_module, layers, attention, rope, delta, stacks, self_attention)
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_computation_knows_shapes_and_no_family(module):
-    tree = ast.parse(inspect.getsource(module))
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    nodes = list(ast.walk(ast.parse(inspect.getsource(module))))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    words = {node.value for node in nodes if isinstance(node, ast.Constant)}
     assert not {name for name in names if "family" in name or "model_type" in name}
     assert not {word for word in words if isinstance(word, str)} & FAMILIES.keys()

@@ -126,15 +126,6 @@ def test_a_bos_is_added_by_the_file_or_where_it_adds_none_by_the_flag(
     assert ids == ([] if first is None else [first]) + own
 
 
-def test_a_token_that_the_file_lacks_has_the_id_that_is_stated(tmp_path):
-    made = TOKENIZERS["cl100k"]
-    n = made.get_vocab_size()
-    more = {str(n): {"content": "<|turn|>", "special": True}}
-    fast = read_fast_tokenizer(folder(tmp_path, made, added_tokens_decoder=more))
-    own = made.encode("ab", add_special_tokens=False).ids
-    assert fast.encode("ab<|turn|>", add_special_tokens=False) == [*own, n]
-
-
 def test_tokens_that_the_file_lacks_are_added_together(tmp_path):
     """One by one, 30,000 take many minutes."""
     made = TOKENIZERS["cl100k"]
@@ -145,11 +136,10 @@ def test_tokens_that_the_file_lacks_are_added_together(tmp_path):
     with confined(seconds=60):
         found = file_tokenizer(path)
     assert found.get_vocab_size() == n + 30_000
-    assert [found.token_to_id(f"<{i}>") for i in (0, 1, 29_999)] == [
-        n,
-        n + 1,
-        n + 29999,
-    ]
+    own = made.encode("ab", add_special_tokens=False).ids
+    for i in (0, 1, 29_999):
+        ids = found.encode(f"ab<{i}>", add_special_tokens=False).ids
+        assert ids == [*own, n + i]
 
 
 def test_no_merge_is_left_out_at_random(tmp_path):

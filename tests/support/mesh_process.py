@@ -210,7 +210,8 @@ def slow(out):
 
 def families(out, folder):
     """Each family's file read whole, and in halves on two pairs of devices."""
-    from tests.support.family_files import RAW, drawn, raw_config, weights, write
+    from tests.support.decoders import weights
+    from tests.support.family_files import RAW, drawn, raw_config, write
 
     mesh = device_mesh(parse_mesh("data=2,model=2"))
     found = {}
