@@ -137,12 +137,7 @@ QUOTES = ['"Wow', *"abcdefghij" * 9, '"', "end", '"last']
         line(b'{"body": "x"}', "no field 'text' (it has: body)"),
         line(b'{"text": 3}', "field 'text' is not a string (int)"),
         line(b"[1]", "neither an object nor a string (list)"),
-        (
-            ".jsonl",
-            b'"%s"\n"after"\n' % (b"x" * 3000),
-            ["after"],
-            [(1, "longer than")],
-        ),
+        (".jsonl", b'"%s"\n"after"\n' % (b"x" * 3000), ["after"], [(1, "longer than")]),
         (
             ".csv",
             b'id,text\n1,a\n2\n3,"b"c\n4,\xff\n5,d\n',
@@ -175,12 +170,7 @@ QUOTES = ['"Wow', *"abcdefghij" * 9, '"', "end", '"last']
         (".json", b'["a", \xff]', [], [(1, "")]),
         (".json", b'["a", nope, "c"' + b', "x"' * 50 + b"]", ["a"], [(2, "")]),
         (".json", b"[", [], [(1, "")]),
-        (
-            ".jsonl.gz",
-            b'"a"\n',
-            [],
-            [(1, "readable (Not a gzipped file")],
-        ),
+        (".jsonl.gz", b'"a"\n', [], [(1, "readable (Not a gzipped file")]),
     ],
 )
 def test_damage_is_named_and_the_rest_is_read(

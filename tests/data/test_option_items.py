@@ -21,7 +21,7 @@ COMMONSENSE = {
 }
 HELLASWAG = {"ind": 24, "ctx": "Q", "label": 3, "endings": [*"wxyz"], "source_id": "a"}
 MEDQA = Q | {"answer": "y", "options": {"A": "w", "B": "x", "C": "y"}}
-MEDMCQA = {"q": "Q"} | {"opa": "w", "opb": "x", "opc": "y", "opd": "z", "cop": 2}
+MEDMCQA = {"q": "Q", "opa": "w", "opb": "x", "opc": "y", "opd": "z", "cop": 2}
 SIQA = {"context": "Q", "answerA": "w", "answerB": "x", "answerC": "y", "correct": "C"}
 PIQA = {"goal": "Q", "sol1": "w", "sol2": "x", "label": 1}
 WINO = {"sentence": "Q _", "option1": "w", "option2": "x", "answer": "2"}
@@ -53,11 +53,7 @@ def items_of(tmp_path, rows, *, name="x.jsonl", **flags):
         ),
         (HELLASWAG, 3, '"ind": 24, "ctx": "Q", "endings": ["z", "y", "x", "w"'),
         (MEDQA, 2, '"question": "Q?", "options": {"A": "y", "B": "x", "C": "w"'),
-        (
-            MEDMCQA,
-            2,
-            '"question": "Q?", "opa": "z", "opb": "y", "opc": "x", "opd": "w"',
-        ),
+        (MEDMCQA, 2, '"q": "Q", "opa": "z", "opb": "y", "opc": "x", "opd": "w"'),
         (SIQA, 2, '"context": "Q", "answerA": "y", "answerB": "x", "answerC": "w"'),
         (PIQA, 1, '"goal": "Q", "sol1": "x", "sol2": "w"'),
         (WINO, 1, '"sentence": "Q _", "option1": "x", "option2": "w"'),
@@ -188,19 +184,9 @@ HAS = "(it has: question, subject, choices, answer)"
     [
         (Q, {}, "example 1: no list of options (it has: question)", OPTIONS),
         (MMLU, {"options_field": "o"}, f"example 1: no list of 'o' {HAS}", OPTIONS),
-        (
-            MMLU,
-            {"answer_field": "key"},
-            f"example 1: no field 'key' {HAS}",
-            "name a",
-        ),
+        (MMLU, {"answer_field": "key"}, f"example 1: no field 'key' {HAS}", "name a"),
         (MMLU, {"template": "{options} {answer}"}, "'answer' names a place", "another"),
-        (
-            PIQA,
-            {"template": "{goal} {sol1}"},
-            "are missing",
-            "{options} stands",
-        ),
+        (PIQA, {"template": "{goal} {sol1}"}, "are missing", "{options} stands"),
     ],
 )
 def test_items_that_cannot_be_read_say_why(tmp_path, row, flags, message, hint):

@@ -62,11 +62,7 @@ BRACES = "write {question}, {data.question} or {choices[0]}; {{ and }} are brace
             (f"{{{field}}}", f"set:7: no field {field!r} {HAS}", "name a field that")
             for field in ("q.upper", "0", "", "__class__")
         ),
-        (
-            "{data.questin}",
-            f"no field 'data.questin' {INNER}",
-            "'data.question'? ",
-        ),
+        ("{data.questin}", f"no field 'data.questin' {INNER}", "'data.question'? "),
         ("{choices[2]}", "(choices has 2 values, choices[0] to [1])", "name a place"),
         (
             "{data.empty[0]}",

@@ -6,6 +6,7 @@ import json
 import random
 import signal
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
@@ -48,13 +49,9 @@ def write_corpus(folder, n=300):
     return examples
 
 
-def index_of(examples):
-    benchmark = Benchmark("b", tuple(examples), (None,) * len(examples))
-    return example_index(forms_of(benchmark, is_chosen=False))
-
-
 def searched(folder, examples, **changes):
-    index = index_of(examples)
+    benchmark = Benchmark("b", tuple(examples), (None,) * len(examples))
+    index = example_index(forms_of(benchmark, is_chosen=False))
     files, _ = list_corpus(folder, leave_out=folder / "out")
     flags = {"text_field": "text", "progress": lambda *_: None} | changes
     found, reached = search_files(Wanted(index), files, **flags)
@@ -159,6 +156,9 @@ def test_search_needs_no_more_memory_for_a_larger_corpus(tmp_path):
     assert peaks[1] < 40_000_000
 
 
+WORDS = ["overlap", "docs", "bench.txt", "--out", "o"]
+
+
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     """A corpus and a benchmark of five lines, of which 0 and 2 are in the corpus."""
@@ -176,7 +176,7 @@ def files(tmp_path, monkeypatch):
 
 
 def test_command_writes_rows_totals_and_both_lists(files, capsys):
-    assert main(["overlap", "docs", "bench.txt", "--out", "o"]) == 0
+    assert main(WORDS) == 0
     said = capsys.readouterr()
     assert said.err == ""
     assert MEANING in said.out
@@ -200,57 +200,43 @@ def test_command_writes_rows_totals_and_both_lists(files, capsys):
     assert (files / "o/not_found.txt").read_text() == "1\n3\n"
 
 
-def test_json_on_standard_output_is_the_file(files, capsys):
-    assert main(["overlap", "docs", "bench.txt", "--out", "o", "--json"]) == 0
-    said = capsys.readouterr().out
-    assert json.loads(said) == json.loads((files / "o/overlap.json").read_text())
-
-
 def test_finished_corpus_is_not_read_again(files, capsys, monkeypatch):
-    words = ["overlap", "docs", "bench.txt", "--out", "o"]
-    assert main(words) == 0
+    assert main(WORDS) == 0
     first, before = capsys.readouterr().out, (files / "o/overlap.json").read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(searching, "read_documents", None)
-        assert main(words) == 0
-    assert capsys.readouterr().out == first
+        assert main(WORDS) == 0
+        assert capsys.readouterr().out == first
+        assert main([*WORDS, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(before)
     (files / "o/overlap.json").unlink()
-    assert main(words) == 0
+    assert main(WORDS) == 0
     assert (files / "o/overlap.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("change", ["corpus", "benchmark", "flag", "state"])
-def test_other_input_is_searched_anew(files, change, capsys):
-    words = ["overlap", "docs", "bench.txt", "--out", "o"]
-    assert main(words) == 0
-    if change == "corpus":
-        (files / "docs/three.txt").write_text(sentence(30, 100))
-    elif change == "benchmark":
-        (files / "bench.txt").write_text(sentence(30, 200) + "\n" + sentence(9, 9_000))
-    elif change == "flag":
-        words += ["--limit", "1"]
-    else:
-        (files / "o/search.npz").write_bytes(b"PK\x03\x04 cut short")
-        (files / "o/overlap.json").write_text("{}")
-    assert main(words) == 0
-    found = (files / "o/found.txt").read_text().split()
-    assert (
-        found
-        == {
-            "corpus": ["0", "1", "2"],
-            "benchmark": ["0", "1"],
-            "flag": ["0"],
-            "state": ["0", "2"],
-        }[change]
-    )
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda: Path("docs/three.txt").write_text(sentence(30, 100)), "0 1 2"),
+        (lambda: Path("bench.txt").write_text(f"{sentence(30, 200)}\nx y z"), "0"),
+        (lambda: ["--limit", "1"], "0"),
+        (lambda: Path("o/search.npz").write_bytes(b"PK\x03\x04 cut short"), "0 2"),
+    ],
+    ids=["corpus", "benchmark", "flag", "state"],
+)
+def test_other_input_is_searched_anew(files, change, found):
+    assert main(WORDS) == 0
+    (files / "o/overlap.json").write_text("{}")
+    changed = change()
+    assert main([*WORDS, *(changed if isinstance(changed, list) else [])]) == 0
+    assert (files / "o/found.txt").read_text().split() == found.split()
 
 
 def test_damaged_line_is_named_and_exits_with_3(files, capsys):
     with open(files / "docs/one.jsonl", "a") as file:
         file.write('{"text": \n{"body": "x"}\n')
-    words = ["overlap", "docs", "bench.txt", "--out", "o"]
     for _ in range(2):
-        assert main(words) == 3
+        assert main(WORDS) == 3
         out = capsys.readouterr().out
         assert "unreadable parts, not searched: 2" in out
         assert "one.jsonl:4: no field 'text' (it has: body)" in out
@@ -298,7 +284,7 @@ def test_boilerplate_that_examples_share_does_not_count_as_found(files, capsys):
     examples = [f"{frame} {sentence(20, 5_000 + 20 * i)}" for i in range(12)]
     (files / "bench.txt").write_text("\n".join(examples))
     (files / "docs/two.txt").write_text(f"{frame}\nand\n{sentence(15, 5_022)}\n")
-    assert main(["overlap", "docs", "bench.txt", "--out", "o"]) == 0
+    assert main(WORDS) == 0
     said = capsys.readouterr().out
     assert "11 have nothing there but boilerplate, and do not count as found" in said
     document = json.loads((files / "o/overlap.json").read_text())
