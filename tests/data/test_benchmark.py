@@ -53,14 +53,20 @@ def in_each_format(values):
 
 
 @pytest.mark.parametrize("name", list(in_each_format([])))
-def test_published_order_and_repeats_are_kept(write, name):
+def test_published_order_and_repeats_are_kept_up_to_a_limit(write, name):
     values = [f"text {i}" for i in np.random.default_rng(0).integers(0, 300, 500)]
-    path = write(name, in_each_format(values)[name])
+    content = in_each_format(values)[name]
+    path = write(name, content)
     found = load_benchmark(path)
     fields = found.texts if name == "set.txt" else [row["q"] for row in found.rows]
     assert list(fields) == values
-    assert found.name == "set"
-    assert found.order_provenance == "published"
+    assert (found.name, found.order_provenance) == ("set", "published")
+    assert texts_of(path, limit=7) == list(found.texts[:7])
+    assert texts_of(path, limit=999) == list(found.texts)
+    # Line ends of Windows and a byte order mark change nothing.
+    marked = b"\xef\xbb\xbf" + content.replace("\n", "\r\n").encode()
+    again = load_benchmark(write(name, marked))
+    assert (again.texts, again.rows) == (found.texts, found.rows)
 
 
 def test_raw_line_is_the_example_to_the_last_space(write):
@@ -101,35 +107,17 @@ def test_quoted_row_over_several_lines_is_one_example(write, name, comma):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "separators"),
-    [
-        # JSON forbids raw control characters inside a string.
-        ("set.jsonl", "\u2028\u2029\x85"),
-        ("set.csv", "\u2028\u2029\x85\x0b\x0c\x1c"),
-        ("set.tsv", "\u2028\u2029\x85\x0b\x0c\x1c"),
-        ("set.txt", "\u2028\u2029\x85\x0b\x0c\x1c"),
-    ],
-)
-def test_only_line_feeds_end_a_line(write, name, separators):
-    # str.splitlines would break all of these inside an example.
-    for separator in separators:
+@pytest.mark.parametrize("name", ["set.jsonl", "set.csv", "set.tsv", "set.txt"])
+def test_only_line_feeds_end_a_line(write, name):
+    # str.splitlines would break all of these inside an example; JSON forbids raw
+    # control characters inside a string.
+    for separator in "\u2028\u2029\x85" + "\x0b\x0c\x1c" * (name != "set.jsonl"):
         value = f"one{separator}still one"
         content = in_each_format([value, "two"])[name]
         content = content.replace(json.dumps(separator)[1:-1], separator)
         found = load_benchmark(write(name, content))
         assert len(found) == 2
-        text = found.texts[0] if name == "set.txt" else found.rows[0]["q"]
-        assert text == value
-
-
-@pytest.mark.parametrize("name", list(in_each_format([])))
-def test_windows_line_ends_and_byte_order_mark_change_nothing(write, name):
-    content = in_each_format(["one", "two", "three"])[name]
-    plain = load_benchmark(write(name, content))
-    marked = b"\xef\xbb\xbf" + content.replace("\n", "\r\n").encode()
-    again = load_benchmark(write(name, marked))
-    assert (again.texts, again.rows) == (plain.texts, plain.rows)
+        assert (found.texts[0] if name == "set.txt" else found.rows[0]["q"]) == value
 
 
 def test_line_ends_inside_quotes_stay_as_published(write):
@@ -156,23 +144,6 @@ def test_a_row_of_commas_alone_is_blank(write):
     assert found.left_out == ("2 blank lines left out",)
 
 
-@pytest.mark.parametrize("name", list(in_each_format([])))
-def test_limit_takes_the_head(write, name):
-    path = write(name, in_each_format([f"t{i}" for i in range(20)])[name])
-    everything = texts_of(path)
-    assert texts_of(path, limit=7) == everything[:7]
-    assert texts_of(path, limit=99) == everything
-
-
-def test_template_and_text_field_replace_the_raw_line(write):
-    path = write("set.jsonl", '{"q": "2+2?", "a": 4}\n{"q": "3+3?", "a": 6}\n')
-    assert texts_of(path, text_field="q") == ["2+2?", "3+3?"]
-    assert texts_of(path, template="Q: {q}\\nA: {a}") == [
-        "Q: 2+2?\nA: 4",
-        "Q: 3+3?\nA: 6",
-    ]
-
-
 def test_digests_are_sha256_over_the_examples_own_digests():
     texts = ("b", "é\n", "a", "b")
     digests = [hashlib.sha256(text.encode()).digest() for text in texts]
@@ -183,30 +154,18 @@ def test_digests_are_sha256_over_the_examples_own_digests():
     assert content_digest(texts) == benchmark.content_digest == f"sha256:{sorted_}"
 
 
-def test_groups_are_the_values_of_the_field(write):
-    path = write(
-        "set.jsonl",
-        '{"g": "law"}\n{"g": 3}\n{"g": "3"}\n{"g": [1, 2]}\n{"g": [1, 2]}\n',
-    )
-    groups = load_benchmark(path).groups("g")
+def test_groups_are_the_values_of_a_field_that_every_record_has(write):
+    lines = ['{"g": "law"}', '{"g": 3}', '{"g": "3"}', '{"g": [1, 2]}', '{"g": [1, 2]}']
+    groups = load_benchmark(write("set.jsonl", "\n".join(lines))).groups("g")
     assert groups[:3] == ["law", 3, "3"]
     assert groups[3] == groups[4], "lists are grouped by their content"
     assert len(set(groups)) == 4
-
-
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        ('{"g": 1, "h": 2}\n{"h": 1, "i": 2}\n', "it has: h, i"),
-        ('{"g": 1}\n"a string"\n', "plain text"),
-    ],
-)
-def test_record_without_the_group_field_is_named(write, content, found):
-    benchmark = load_benchmark(write("set.jsonl", content))
-    with pytest.raises(InputError) as caught:
-        benchmark.groups("g")
-    assert str(caught.value) == f"set: example 2: no field 'g' ({found})"
-    assert caught.value.hint == "--group-field must name a field of every record"
+    for line, found in (('{"h": 1, "i": 2}', "it has: h, i"), ('"x"', "plain text")):
+        benchmark = load_benchmark(write("set.jsonl", f"{lines[0]}\n{line}\n"))
+        with pytest.raises(InputError) as caught:
+            benchmark.groups("g")
+        assert str(caught.value) == f"set: example 2: no field 'g' ({found})"
+        assert caught.value.hint == "--group-field must name a field of every record"
 
 
 ARRAY = ":{}: not a JSON array (expected an array, column {})"

@@ -92,12 +92,6 @@ def test_documents_are_those_that_were_written_in_blocks_of_any_size(
         assert documents(read(path)) == documents(whole)
 
 
-def test_json_file_of_lines_is_read_as_lines(tmp_path):
-    path = tmp_path / "c4.json.gz"
-    path.write_bytes(gzip.compress(b'{"text": "a b"}\n{"text": "c"}\n'))
-    assert documents(read(path)) == ["a b", "c"]
-
-
 def test_a_long_text_file_comes_in_documents_that_repeat_an_end(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "BLOCK", 16)
     monkeypatch.setattr(corpus, "_TEXT", 400)
@@ -162,6 +156,8 @@ QUOTES = ['"Wow', *"abcdefghij" * 9, '"', "end", '"last']
             ["a line\nanother ", "the end"],
             [(2, "not UTF-8 (0xff)")],
         ),
+        # C4's files hold lines.
+        (".json", b'{"text": "a b"}\n{"text": "c"}\n', ["a b", "c"], []),
         (".json", b'["a"]', ["a"], []),
         (".json", b'["a"] \n', ["a"], []),
         (".json", b'["a"]\n["b"]\n', ["a"], [(2, "text after the end of the array")]),

@@ -1,11 +1,13 @@
 """Every model family's token scores against transformers' torch models."""
 
+import numpy as np
 import pytest
 import transformers
 from safetensors.numpy import load_file
 
 from jaxcontam.models.checkpoint import load_decoder
 from jaxcontam.models.families import FAMILIES
+from jaxcontam.scoring.local import local_scorer
 from tests.support.family_cases import (
     CASES,
     EAGER,
@@ -15,7 +17,13 @@ from tests.support.family_cases import (
     torch_model,
 )
 from tests.support.family_files import RAW
-from tests.support.torch_reference import assert_scores_agree, randomised, torch
+from tests.support.torch_reference import (
+    LOGPROBS,
+    assert_scores_agree,
+    randomised,
+    torch,
+    torch_logprobs,
+)
 
 pytestmark = [pytest.mark.parity, pytest.mark.unoptimised]
 
@@ -25,6 +33,19 @@ def test_scores_agree(case, tmp_path):
     model = torch_model(case, seed=len(case))
     model.save_pretrained(tmp_path)
     assert_scores_agree(load_decoder(tmp_path), model)
+
+
+# Queries attend in blocks of 256, and by the delta rule in chunks of 64.
+@pytest.mark.parametrize("case", ["llama 3", "gemma2", "qwen3_5"])
+def test_long_texts_score_as_torch_does(case, tmp_path):
+    """One whole block and a rest; whole blocks; less than one."""
+    model = torch_model(case, max_position_embeddings=300)
+    model.save_pretrained(tmp_path)
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(0, 97, n).astype(np.int32) for n in (300, 257, 70)]
+    found = local_scorer(load_decoder(tmp_path)).tokens(texts)
+    for ids, scores in zip(texts, found, strict=True):
+        np.testing.assert_allclose(scores[0], torch_logprobs(model, ids), **LOGPROBS)
 
 
 # Transposed maps; plain ones; one tensor of queries, keys and values; and scales that

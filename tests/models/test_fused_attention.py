@@ -87,9 +87,8 @@ def test_kernel_follows_from_device_dtype_and_shape(config, dtype, on, kernel):
     assert kernel_of_rows(config, dtype, 256, on) == kernel
 
 
-@pytest.mark.parametrize(
-    ("windows", "T", "kernel"),
-    [
+def test_short_rows_and_layers_that_see_differently_far_are_computed_in_blocks():
+    for windows, T, kernel in (
         ((), 127, "blocks"),
         ((), 128, "splash"),
         ((None, None), 256, "splash"),
@@ -98,34 +97,21 @@ def test_kernel_follows_from_device_dtype_and_shape(config, dtype, on, kernel):
         # No row of 200 is longer than the window, so that it hides nothing.
         ((200, None), 200, "splash"),
         ((200, 300), 201, "blocks"),
-    ],
-)
-def test_short_rows_and_layers_that_see_differently_far_are_computed_in_blocks(
-    windows, T, kernel
-):
-    assert kernel_of_rows(change(windows=windows), "float32", T, TPU) == kernel
+    ):
+        assert kernel_of_rows(change(windows=windows), "float32", T, TPU) == kernel
 
 
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
+def test_report_names_the_kernel_of_rows_as_long_as_the_context(monkeypatch):
+    monkeypatch.setattr(local, "hardware", lambda: TPU)
+    decoder = types.SimpleNamespace(dtype="float32", precision="highest")
+    more = {"decoder": decoder, "name": "m", "fingerprint": "f", "n_parameters": 1}
+    for config, said in (
         (SHAPE, "splash"),
         (change(windows=(200, None)), None),
         (change(context=127), None),
-    ],
-)
-def test_report_names_the_kernel_of_rows_as_long_as_the_context(
-    config, said, monkeypatch
-):
-    monkeypatch.setattr(local, "hardware", lambda: TPU)
-    checkpoint = types.SimpleNamespace(
-        config=config,
-        decoder=types.SimpleNamespace(dtype="float32", precision="highest"),
-        name="m",
-        fingerprint="f",
-        n_parameters=1,
-    )
-    assert local.model_info(checkpoint).attention == said
+    ):
+        checkpoint = types.SimpleNamespace(config=config, **more)
+        assert local.model_info(checkpoint).attention == said
 
 
 def blocks(q, k, v, config):
@@ -144,47 +130,38 @@ def interpreted(monkeypatch):
 
 
 SMALL = dataclasses.replace(SHAPE, n_heads=2, n_kv_heads=1)
-CASES = {
-    "plain": (SMALL, 128),
-    "several blocks": (dataclasses.replace(SMALL, n_kv_heads=2), 384),
-    "padded, window": (dataclasses.replace(SMALL, windows=(37, 37)), 150),
-    "softcap": (dataclasses.replace(SMALL, attention_softcap=2.0), 128),
-    "own scale, wide": (
-        dataclasses.replace(SMALL, head_dim=72, attention_scale=0.2),
-        128,
-    ),
-    "all at once": (
-        dataclasses.replace(GROUPED, attention_softcap=2.0, windows=(200, 200)),
-        600,
-    ),
-}
-"""What is special, a shape, and tokens of a row."""
-QUICK = ("padded, window",)
+small = functools.partial(dataclasses.replace, SMALL)
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
+
+
+def value_and_gradients(f, config, inputs, slope):
+    def total(q, k, v):
+        mixed = f(q, k, v, config)
+        return jnp.sum(mixed * slope), mixed
+
+    gradients = jax.grad(total, argnums=(0, 1, 2), has_aux=True)
+    found, mixed = jax.jit(gradients)(*inputs)
+    return mixed, *found
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("config", "T"),
     [
-        pytest.param(case, marks=() if case in QUICK else pytest.mark.slow)
-        for case in CASES
+        slow(SMALL, 128),
+        slow(small(n_kv_heads=2), 384),
+        (small(windows=(37, 37)), 150),
+        slow(small(attention_softcap=2.0), 128),
+        slow(small(head_dim=72, attention_scale=0.2), 128),
+        slow(change(n_kv_heads=2, attention_softcap=2.0, windows=(200, 200)), 600),
     ],
 )
-def test_splash_gives_the_numbers_and_gradients_of_blocks(case, interpreted):
-    config, T = CASES[case]
+def test_splash_gives_the_numbers_and_gradients_of_blocks(config, T, interpreted):
     *inputs, slope = operands(config, T)
-
-    def with_gradients(f):
-        def total(q, k, v):
-            mixed = f(q, k, v, config)
-            return jnp.sum(mixed * slope), mixed
-
-        return jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))(*inputs)
-
-    found, mixed = with_gradients(interpreted)
-    wanted, expected = with_gradients(blocks)
+    found = value_and_gradients(interpreted, config, inputs, slope)
+    wanted = value_and_gradients(blocks, config, inputs, slope)
     # Sums of up to 600 float32 terms, in another order.
-    np.testing.assert_allclose(mixed, expected, atol=1e-5)
-    for one, other in zip(found, wanted, strict=True):
+    np.testing.assert_allclose(found[0], wanted[0], atol=1e-5)
+    for one, other in zip(found[1:], wanted[1:], strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5 * np.abs(other).max())
 
 
@@ -203,25 +180,20 @@ def test_a_whole_decoder_gives_the_same_hidden_states(interpreted):
 @pytest.mark.slow
 def test_splash_of_bfloat16_is_as_near_the_exact_numbers_as_blocks(interpreted):
     *inputs, slope = operands(SMALL, 128, jnp.bfloat16)
-    exact = [x.astype(jnp.float32) for x in inputs]
-
-    def gradients(f, inputs):
-        def total(q, k, v):
-            return jnp.sum(f(q, k, v, SMALL) * slope.astype(jnp.float32))
-
-        return jax.jit(jax.grad(total, argnums=(0, 1, 2)))(*inputs)
-
+    *exact, slope = [x.astype(jnp.float32) for x in (*inputs, slope)]
     with jax.default_matmul_precision("highest"):
-        found = gradients(interpreted, inputs)
-    near, wanted = gradients(blocks, inputs), gradients(blocks, exact)
+        found = value_and_gradients(interpreted, SMALL, inputs, slope)[1:]
+    near, wanted = (
+        value_and_gradients(blocks, SMALL, x, slope)[1:] for x in (inputs, exact)
+    )
     for one, other, truth in zip(found, near, wanted, strict=True):
-        errors = [
+        error, usual = (
             np.abs(np.asarray(x, np.float32) - truth).mean() for x in (one, other)
-        ]
+        )
         # Splash rounds more often: the scaled queries, and the mixed values.
-        assert errors[0] < 2 * errors[1]
+        assert error < 2 * usual
         # bfloat16 keeps 8 bits.
-        assert errors[0] < 2**-7 * np.abs(truth).mean()
+        assert error < 2**-7 * np.abs(truth).mean()
 
 
 def cudnn_in_xla(q, k, v, *, scale, mask_type, return_residual, **lengths):
@@ -278,36 +250,26 @@ def test_two_merged_calls_give_the_numbers_of_one_softmax_over_prefix_and_row(
     assert 0 < errors[0] < 3 * errors[1]
 
 
-@pytest.mark.parametrize(
-    ("config", "T", "P", "fuses"),
-    [
-        (SHAPE, 128, 128, True),
-        (SHAPE, 127, 128, False),
-        (change(windows=(256, 256)), 128, 128, True),
-        (change(windows=(255, 255)), 128, 128, False),
-        (change(attention_softcap=2.0), 128, 128, False),
-    ],
-)
-def test_rows_after_a_prefix_are_fused_where_nothing_of_it_is_hidden(
-    config, T, P, fuses
-):
-    assert fuses_prefix(config, "bfloat16", T, P, H100) == fuses
-    assert not fuses_prefix(config, "float32", T, P, H100)
-    assert not fuses_prefix(config, "bfloat16", T, P, TPU)
-
-
-def test_rows_after_a_prefix_take_blocks_where_jax_keeps_its_calls_elsewhere(
-    monkeypatch,
-):
+def test_rows_after_a_prefix_are_fused_where_nothing_of_it_is_hidden(monkeypatch):
+    for config, T, fuses in (
+        (SHAPE, 128, True),
+        (SHAPE, 127, False),
+        (change(windows=(256, 256)), 128, True),
+        (change(windows=(255, 255)), 128, False),
+        (change(attention_softcap=2.0), 128, False),
+    ):
+        assert fuses_prefix(config, "bfloat16", T, 128, H100) == fuses
+        assert not fuses_prefix(config, "float32", T, 128, H100)
+        assert not fuses_prefix(config, "bfloat16", T, 128, TPU)
+    # Nor where JAX keeps its calls elsewhere.
     fused_attention._cudnn_calls.cache_clear()
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "jax._src.cudnn", None)
         assert not fuses_prefix(SHAPE, "bfloat16", 128, 128, H100)
     fused_attention._cudnn_calls.cache_clear()
-    assert fuses_prefix(SHAPE, "bfloat16", 128, 128, H100)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def cudnn(monkeypatch):
     """Let cuDNN's version, which decides nothing that is used here, be known."""
     monkeypatch.setattr(fused_attention_stablehlo, "check_cudnn_version", lambda: 91100)
@@ -438,7 +400,6 @@ def custom_calls(text):
 
 
 @pytest.mark.parametrize("windows", [(), (100, 100)])
-@pytest.mark.usefixtures("cudnn")
 def test_bfloat16_scorer_on_a_gpu_asks_for_cudnn(windows):
     text = scorer_text(change(windows=windows), "bfloat16", H100)
     assert custom_calls(text) == ["__cudnn$fmhaSoftmax"]
@@ -447,7 +408,6 @@ def test_bfloat16_scorer_on_a_gpu_asks_for_cudnn(windows):
     assert "256x256" not in text, "no array of all pairs of tokens"
 
 
-@pytest.mark.usefixtures("cudnn")
 def test_pairs_on_a_gpu_write_no_scores_of_tokens_by_tokens():
     graphdef, state = decoder_of(SHAPE, "bfloat16", H100)
     K, P, T = 3, 192, 160
@@ -462,7 +422,6 @@ def test_pairs_on_a_gpu_write_no_scores_of_tokens_by_tokens():
     assert not [words for words in pairs_of_tokens if words in text]
 
 
-@pytest.mark.usefixtures("cudnn")
 def test_float32_scorer_on_a_gpu_asks_for_no_library():
     text = scorer_text(SHAPE, "float32", H100)
     assert custom_calls(text) == []
@@ -477,7 +436,6 @@ def test_float32_scorer_on_a_gpu_asks_for_no_library():
         (TPU, "tpu", {"tpu_custom_call"}),
     ],
 )
-@pytest.mark.usefixtures("cudnn")
 def test_training_step_is_fused_forward_and_backward(device, platform, calls, remat):
     config = dataclasses.replace(GROUPED, context=256)
     compute = Compute(dtype="bfloat16", remat=remat)
@@ -494,7 +452,6 @@ def test_training_step_is_fused_forward_and_backward(device, platform, calls, re
     assert text.count("stablehlo.while") == (1 if is_unrolled else 3)
 
 
-@pytest.mark.usefixtures("cudnn")
 def test_layers_that_are_gathered_again_stay_in_their_scan():
     """Else a GPU's compiler may keep the whole weights of all layers."""
     layout = WeightSharding((("blocks.mlp.up.kernel", 1),))
@@ -514,7 +471,6 @@ def test_every_product_of_a_bfloat16_step_reads_bfloat16_alone(config):
     assert found == [{jnp.dtype("bfloat16")}] * len(found)
 
 
-@pytest.mark.usefixtures("cudnn")
 def test_gradient_norms_of_rows_side_by_side_are_fused():
     graphdef, state = decoder_of(SHAPE, "bfloat16", H100)
 

@@ -1,6 +1,5 @@
 """Switches, files, long contexts and the command `score` against torch's models."""
 
-import dataclasses
 import json
 
 import jax
@@ -18,10 +17,9 @@ from jaxcontam.models.checkpoint import (
     read_config_fields,
     save_checkpoint,
 )
-from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.rows import windows
-from tests.support.decoders import spread
+from tests.support.decoders import SHAPES, spread
 from tests.support.family_cases import (
     CASES,
     EAGER,
@@ -183,32 +181,10 @@ def test_weights_that_training_moved_score_alike_in_torch(case, tmp_path):
     assert_scores_agree(decoder, reopened(tmp_path))
 
 
-SIZES = {"vocab_size": 97, "n_layers": 3, "context": CONTEXT}
-LLAMA = llama_shape(d_model=42, n_heads=3, d_ff=53, **SIZES)
-OURS = {
-    "llama": LLAMA,
-    "llama, all switches": dataclasses.replace(
-        LLAMA,
-        n_heads=6,
-        n_kv_heads=2,
-        rope_theta=500_000.0,
-        norm_eps=1e-2,
-        activation="gelu_tanh",
-        qkv_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-        tied=False,
-    ),
-    "gpt2": dataclasses.replace(
-        gpt2_shape(d_model=35, n_heads=5, **SIZES), d_ff=37, norm_eps=1e-2, tied=False
-    ),
-}
-
-
-@pytest.mark.parametrize("case", OURS)
+@pytest.mark.parametrize("case", SHAPES)
 def test_saved_decoder_scores_alike_in_transformers(case, tmp_path):
-    decoder = spread(OURS[case], scale=0.2)
-    model_type = case.split(",")[0]
+    decoder = spread(SHAPES[case], scale=0.2)
+    model_type = case.split("_")[0]
     save_checkpoint(decoder, None, tmp_path, model_type=model_type)
     model = read_whole(tmp_path)
     assert model.config.model_type == model_type
