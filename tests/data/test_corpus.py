@@ -394,29 +394,31 @@ def test_a_page_is_read_as_its_server_meant_it(tmp_path, record, text):
     assert page.text.split() == text.split()
 
 
+LENGTHS = (str(2**60), "9" * 5000)
+AFTER = warc("conversion", b"after it")
+END = "nothing from here on is readable ("
+
+
 @pytest.mark.parametrize(
-    ("body", "field", "reason"),
+    ("record", "reason", "after"),
     [
-        (b"3\r\nabc\r\nno size\r\n", CHUNKED, "a page in chunks of other sizes"),
-        (gzip.compress(HTML)[:20] + b"\xff" * 20, GZIP, "a page damaged in its gzip"),
-        (HTML, DEFLATE, "a page damaged in its deflate"),
-        (gzip.compress(bytes(6 << 20)), GZIP, "a page longer than 5 MiB"),
+        (response(b"3\r\nabc\r\nno size\r\n", CHUNKED), "a page in chunks of other", 1),
+        (
+            response(gzip.compress(HTML)[:20] + b"\xff" * 20, GZIP),
+            "a page damaged in",
+            1,
+        ),
+        (response(HTML, DEFLATE), "a page damaged in its deflate", 1),
+        (response(gzip.compress(bytes(6 << 20)), GZIP), "a page longer than 5 MiB", 1),
+        *((AFTER.replace(b": 8\r", b": %s\r" % n.encode()), END, 0) for n in LENGTHS),
     ],
 )
-def test_a_page_that_cannot_be_unpacked_is_named(tmp_path, body, field, reason):
-    path = tmp_path / "x.warc"
-    path.write_bytes(response(body, field) + warc("conversion", b"after it"))
-    fault, after = read(path)
-    assert (fault.reason[: len(reason)], after.text) == (reason, "after it")
-
-
-@pytest.mark.parametrize("claim", [str(2**60), "9" * 5000])
-def test_a_record_that_claims_another_length_ends_its_file(tmp_path, claim):
+def test_a_page_that_cannot_be_unpacked_is_named(tmp_path, record, reason, after):
     path = tmp_path / "x.wet"
-    record = warc("conversion", b"text").replace(b": 4\r", f": {claim}\r".encode())
-    path.write_bytes(record)
-    (fault,) = read(path)
-    assert fault.reason.startswith("nothing from here on is readable (")
+    path.write_bytes(record + AFTER)
+    fault, *others = read(path)
+    assert fault.reason.startswith(reason)
+    assert documents(others) == ["after it"] * after
 
 
 @pytest.mark.parametrize("limit", ["MAX_RECORD", "_MAX_PAGE"])

@@ -77,6 +77,9 @@ def test_a_split_can_be_named_and_fields_fill_a_template(task):
     benchmark = load_benchmark(word, template="{question} {right}", limit=1)
     assert benchmark.texts == ("What is 2 + 1? 1",)
     assert load_benchmark(word, text_field="question").texts[1] == "What is 3 + 1?"
+    with pytest.raises(InputError, match="cannot be loaded") as caught:
+        load_benchmark(task("broken", doc_to_text="{{no_such_field.x}}"))
+    assert "\n" not in str(caught.value)
 
 
 def test_a_target_that_is_text_stands_after_the_delimiter(task):
@@ -129,12 +132,6 @@ def test_a_task_that_shuffles_is_refused_and_one_that_filters_is_not(task):
     process("made_anew")
     made = load_benchmark(word)
     assert (len(made), made.order_provenance) == (4, "unknown")
-
-
-def test_a_task_that_cannot_be_loaded_is_one_line(task):
-    with pytest.raises(InputError, match="cannot be loaded") as caught:
-        load_benchmark(task("broken", doc_to_text="{{no_such_field.x}}"))
-    assert "\n" not in str(caught.value)
 
 
 def test_names_are_looked_up_before_anything_is_loaded(monkeypatch):

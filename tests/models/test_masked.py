@@ -3,7 +3,6 @@
 import sys
 import types
 
-import numpy as np
 import pytest
 
 from jaxcontam.errors import InputError
@@ -143,23 +142,6 @@ def test_a_replaced_word_keeps_the_space_before_it(kind):
 def test_an_empty_text_has_no_neighbours(masked):
     with pytest.raises(ValueError, match="empty text"):
         masked.replaced("", 1, 0)
-
-
-def test_replacements_serve_the_neighbourhood_score(masked):
-    from jaxcontam.members.passes import Inputs, score_texts, text_model
-    from jaxcontam.methods import METHODS
-    from jaxcontam.scoring.opened import opened_checkpoint
-    from tests.support.membership_model import checkpoint_of, fresh_decoder
-
-    model = text_model(opened_checkpoint(checkpoint_of(fresh_decoder())), store=None)
-    found = score_texts(
-        [TEXT, "cat sat"],
-        [METHODS["neighbourhood"]],
-        model,
-        inputs=Inputs(neighbours=masked.replaced, n_neighbours=3),
-    )
-    assert np.isfinite(found.values).all()
-    assert (found.values != 0).all()
 
 
 def test_what_is_no_masked_model_is_refused_in_one_line(folder, tmp_path):

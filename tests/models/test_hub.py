@@ -1,15 +1,22 @@
-"""Digests of model files, and the cache that saves hashing them again."""
+"""Models by their hub name, digests of their files, and the cache that keeps them."""
 
 import hashlib
 import json
 import os
 import time
 
+import httpx2
+import huggingface_hub
 import pytest
+from huggingface_hub import errors
 
 from jaxcontam.errors import InputError
 from jaxcontam.models import checkpoint, hub
-from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
+from jaxcontam.models.checkpoint import (
+    load_checkpoint,
+    model_directory,
+    save_checkpoint,
+)
 from jaxcontam.models.families import FAMILIES
 from jaxcontam.models.hub import fingerprint_files
 from tests.support.decoders import spread
@@ -110,3 +117,71 @@ def test_model_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "read_weights", read_and_change)
     with pytest.raises(InputError, match="changed while it was read"):
         load_checkpoint(str(folder))
+
+
+NAME = "org/model"
+
+
+def answer(kind, status):
+    request = httpx2.Request("GET", "https://huggingface.co")
+    return kind("403\n\nlong words", response=httpx2.Response(status, request=request))
+
+
+def test_no_code_and_no_pickle_is_asked_for(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(
+        huggingface_hub,
+        "snapshot_download",
+        lambda name, **flags: asked.append((name, flags)) or str(tmp_path),
+    )
+    assert model_directory(NAME) == tmp_path
+    ((name, flags),) = asked
+    assert name == NAME
+    assert flags.pop("revision") is None
+    repository = [
+        "config.json",
+        "model-00001-of-00002.safetensors",
+        "model.safetensors.index.json",
+        "tokenizer.model",
+        "merges.txt",
+        "modeling_own.py",
+        "pytorch_model.bin",
+        "consolidated.safetensors",
+        "onnx/config.json",
+    ]
+    kept = huggingface_hub.utils.filter_repo_objects(repository, **flags)
+    assert list(kept) == repository[:5]
+
+
+def test_a_revision_pins_a_model(monkeypatch, tmp_path):
+    def download(name, *, revision, **flags):
+        if revision != "v1":
+            raise answer(errors.RevisionNotFoundError, 404)
+        return str(tmp_path / name / revision)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert model_directory(f"{NAME}@v1") == tmp_path / NAME / "v1"
+    with pytest.raises(InputError, match="org/model: the hub has no revision 'v2'"):
+        model_directory(f"{NAME}@v2")
+
+
+@pytest.mark.parametrize(
+    ("failure", "message", "hint"),
+    [
+        (answer(errors.GatedRepoError, 403), "who accepted its terms", "co/org/model"),
+        (answer(errors.RepositoryNotFoundError, 404), "or a private one", "auth login"),
+        (errors.LocalEntryNotFoundError("no"), "cannot be reached", "download org/mod"),
+        (ConnectionError("broken\npipe"), r"not on the hub \(broken\)", ""),
+        (ValueError(), r"not on the hub \(ValueError\)", ""),
+    ],
+)
+def test_refusal_is_one_line_with_a_way_out(monkeypatch, failure, message, hint):
+    def fail(name, **flags):
+        raise failure
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    with pytest.raises(InputError, match=message) as caught:
+        model_directory(NAME)
+    assert str(caught.value).startswith(f"{NAME}: ")
+    assert "\n" not in str(caught.value)
+    assert hint in caught.value.hint
