@@ -35,14 +35,13 @@ def test_scores_agree(case, tmp_path):
     assert_scores_agree(load_decoder(tmp_path), model)
 
 
-# Queries attend in blocks of 256, and by the delta rule in chunks of 64.
-@pytest.mark.parametrize("case", ["llama 3", "gemma2", "qwen3_5"])
+# Queries attend in blocks of 256: one whole block and a rest.
+@pytest.mark.parametrize("case", ["llama 3", "gemma2"])
 def test_long_texts_score_as_torch_does(case, tmp_path):
-    """One whole block and a rest; whole blocks; less than one."""
     model = torch_model(case, max_position_embeddings=300)
     model.save_pretrained(tmp_path)
     rng = np.random.default_rng(0)
-    texts = [rng.integers(0, 97, n).astype(np.int32) for n in (300, 257, 70)]
+    texts = [rng.integers(0, 97, n).astype(np.int32) for n in (300, 257)]
     found = local_scorer(load_decoder(tmp_path)).tokens(texts)
     for ids, scores in zip(texts, found, strict=True):
         np.testing.assert_allclose(scores[0], torch_logprobs(model, ids), **LOGPROBS)
