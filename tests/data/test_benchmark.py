@@ -336,9 +336,7 @@ Q3, Q2 = '"id"\t"text"\n', "q\ta\n"
         (".csv", ",q\n0,one\n1,two\n", [["0", "one"], ["1", "two"]], []),
     ],
 )
-def test_a_table_is_read_to_the_width_of_its_header(
-    tmp_path, suffix, content, rows, notes
-):
+def test_a_table_is_as_wide_as_its_header(tmp_path, suffix, content, rows, notes):
     path = tmp_path / f"set{suffix}"
     path.write_text(content, newline="")
     found = load_benchmark(path)

@@ -73,9 +73,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("suffix", [*KINDS, ".txt", ".txt.gz", ".txt.zst"])
-def test_documents_are_those_that_were_written_in_blocks_of_any_size(
-    tmp_path, suffix, monkeypatch
-):
+def test_documents_are_those_written_in_any_blocks(tmp_path, suffix, monkeypatch):
     path = written(tmp_path, suffix)
     whole = read(path)
     is_text = suffix.startswith(".txt")
@@ -169,9 +167,7 @@ QUOTES = ['"Wow', *"abcdefghij" * 9, '"', "end", '"last']
         (".jsonl.gz", b'"a"\n', [], [(1, "readable (Not a gzipped file")]),
     ],
 )
-def test_damage_is_named_and_the_rest_is_read(
-    tmp_path, monkeypatch, suffix, data, texts, faults
-):
+def test_damage_is_named(tmp_path, monkeypatch, suffix, data, texts, faults):
     monkeypatch.setattr(records, "MAX_RECORD", 2000)
     monkeypatch.setattr(records, "BLOCK", 30)
     monkeypatch.setattr(corpus, "BLOCK", 8)

@@ -59,9 +59,7 @@ def items_of(tmp_path, rows, *, name="x.jsonl", **flags):
         (WINO, 1, '"sentence": "Q _", "option1": "x", "option2": "w"'),
     ],
 )
-def test_shapes_of_public_benchmarks_are_found_and_turned_round(
-    tmp_path, row, answer, text
-):
+def test_public_benchmarks_are_found_and_turned(tmp_path, row, answer, text):
     (item,) = items_of(tmp_path, [row])
     n = len(item.options)
     assert item.options == tuple("wxyz"[:n])
@@ -210,9 +208,7 @@ def test_items_that_cannot_be_read_say_why(tmp_path, row, flags, message, hint):
         (lambda letter, i: f"topic {i}", False),
     ],
 )
-def test_a_field_that_names_the_right_place_in_most_records_is_hidden(
-    tmp_path, value, is_hidden
-):
+def test_a_field_that_names_the_place_is_hidden(tmp_path, value, is_hidden):
     """What names it would turn a clean model that knows the subject into a suspect."""
     rows = []
     for i in range(12):

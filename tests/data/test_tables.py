@@ -238,9 +238,7 @@ def test_files_of_a_split_behind_the_limit_are_not_read(hub, monkeypatch):
     assert len(asked) == 3
 
 
-def test_fault_in_json_lines_of_the_hub_names_the_file_that_is_there(
-    hub, tmp_path, monkeypatch
-):
+def test_fault_of_the_hub_names_the_file(hub, tmp_path, monkeypatch):
     path = write_lines(tmp_path / "test.json", ROWS)
     path.write_text(path.read_text() + "{\n")
     hub["test.json"] = ROWS

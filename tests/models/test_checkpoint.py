@@ -274,9 +274,7 @@ def test_code_that_a_checkpoint_brings_does_not_run(copy, tmp_path):
     assert not any("evil_code" in name for name in sys.modules)
 
 
-def test_fingerprint_survives_a_rename_and_a_rewrite_but_no_change(
-    saved, copy, tokenizer
-):
+def test_fingerprint_survives_a_rename_but_no_change(saved, copy, tokenizer):
     def nudged(tensors):
         scale_D = tensors["model.norm.weight"]
         scale_D[3] = np.nextafter(scale_D[3], np.float32(9))

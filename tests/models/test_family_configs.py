@@ -58,9 +58,7 @@ def test_fields_that_are_left_out_are_the_familys_defaults(model_type):
 
 
 @pytest.mark.parametrize(("model_type", "change", "message"), REFUSED)
-def test_config_that_would_change_the_numbers_is_refused_in_one_line(
-    model_type, change, message, tmp_path
-):
+def test_config_is_refused_in_one_line(model_type, change, message, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(RAW[model_type] | {"model_type": model_type} | change))
     with pytest.raises(InputError) as caught:

@@ -22,9 +22,7 @@ from train.tokenizer import train_tokenizer
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("model_type", RAW)
-def test_written_model_is_read_back_to_the_bit_with_its_fields(
-    model_type, tied, tmp_path
-):
+def test_written_model_is_read_back_to_the_bit(model_type, tied, tmp_path):
     raw = raw_config(model_type, tie_word_embeddings=tied)
     decoder = drawn(raw)
     write(decoder, raw, tmp_path)
@@ -95,9 +93,7 @@ def test_fields_of_another_model_are_refused(model_type, change, message, tmp_pa
 
 
 @pytest.mark.parametrize("model_type", RAW)
-def test_without_fields_a_family_writes_its_plain_shape_or_says_why_not(
-    model_type, tmp_path
-):
+def test_without_fields_a_plain_shape_is_written_or_refused(model_type, tmp_path):
     decoder = drawn(raw_config(model_type))
     if FAMILIES[model_type].write_config is None:
         message = "written only with the config.json fields that the model was read"

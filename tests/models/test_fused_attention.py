@@ -217,9 +217,7 @@ def cudnn_in_xla(q, k, v, *, scale, mask_type, return_residual, **lengths):
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize("length", [1, 37, 48])
-def test_two_merged_calls_give_the_numbers_of_one_softmax_over_prefix_and_row(
-    length, dtype, monkeypatch
-):
+def test_two_merged_calls_are_one_softmax_over_all(length, dtype, monkeypatch):
     monkeypatch.setattr(
         fused_attention_stablehlo, "dot_product_attention", cudnn_in_xla
     )
@@ -339,9 +337,7 @@ def products(jaxpr):
     [(SHAPE, 8), (LLAMA, 8), (MIXTURE, 9)],
     ids=["gpt2", "llama", "mixture"],
 )
-def test_float32_scorer_on_a_tpu_multiplies_at_the_highest_precision(
-    config, n_products
-):
+def test_float32_scorer_on_a_tpu_is_of_highest_precision(config, n_products):
     graphdef, state = decoder_of(config, "float32", TPU)
     ids = jax.ShapeDtypeStruct((2, 256), jnp.int32)
     traced = jax.jit(functools.partial(scores, graphdef)).trace(state, ids, ids)

@@ -75,7 +75,7 @@ def test_samples_follow_the_law_of_the_model(strict_dtypes):
     assert (np.abs(share - after) <= allowed).all()
 
 
-def test_batch_mates_and_order_do_not_change_a_sample_and_the_seed_does():
+def test_batches_and_order_do_not_change_a_sample_and_the_seed_does(monkeypatch):
     decoder = sharp()
     sampling = Sampling(n_samples=6, new_tokens=10, seed=5)
     together = samples(decoder, PROMPTS, sampling)
@@ -84,18 +84,11 @@ def test_batch_mates_and_order_do_not_change_a_sample_and_the_seed_does():
     for a, b, c in zip(together, reverse, alone, strict=True):
         assert [list(ids) for ids in a] == [list(ids) for ids in b]
         assert [list(ids) for ids in a] == [list(ids) for ids in c]
+    monkeypatch.setitem(generation._ROWS, jax.default_backend(), 4)
+    for a, b in zip(together, samples(decoder, PROMPTS[:2], sampling), strict=False):
+        assert [list(ids) for ids in a] == [list(ids) for ids in b]
     other = samples(decoder, PROMPTS, dataclasses.replace(sampling, seed=0))
     assert len({tuple(ids) for ids in together[2] + other[2]}) == 12
-
-
-def test_more_samples_than_a_batch_holds_begin_with_the_same_ones(monkeypatch):
-    decoder = sharp()
-    many = Sampling(n_samples=6, new_tokens=10)
-    whole = samples(decoder, PROMPTS[:2], many)
-    monkeypatch.setitem(generation._ROWS, jax.default_backend(), 4)
-    parts = samples(decoder, PROMPTS[:2], many)
-    for a, b in zip(whole, parts, strict=True):
-        assert [list(ids) for ids in a] == [list(ids) for ids in b]
 
 
 def test_a_stop_id_ends_a_sample_and_is_no_part_of_it():
@@ -132,22 +125,21 @@ def test_a_text_that_has_ended_is_not_gone_on_with_and_others_are():
             assert one.tolist() == ids[:n].tolist()
 
 
-def test_a_prompt_that_is_too_long_keeps_its_end():
-    decoder = sharp()
+def test_a_prompt_that_is_too_long_keeps_its_prefix_and_its_end():
     (long,) = draw([CONTEXT + 30], seed=3)
     greedy = Sampling(n_samples=1, new_tokens=20, temperature=0.0)
-    ((found,),) = samples(decoder, [long], greedy)
-    ((same,),) = samples(decoder, [long[-(CONTEXT - 20) :]], greedy)
+    ((found,),) = samples(sharp(), [long], greedy)
+    ((same,),) = samples(sharp(), [long[-(CONTEXT - 20) :]], greedy)
     assert list(found) == list(same)
     # It fills the context to its last place.
     assert len(found) == 20
-
-
-def test_the_prefix_stays_before_a_cut_prompt():
-    assert list(prompt_ids([5, 6, 7, 8], prefix_id=1, room=3)) == [1, 7, 8]
-    assert list(prompt_ids([5, 6, 7, 8], prefix_id=None, room=3)) == [6, 7, 8]
-    assert list(prompt_ids([5, 6], prefix_id=1, room=3)) == [1, 5, 6]
-    assert list(prompt_ids([], prefix_id=1, room=3)) == [1]
+    for text, prefix_id, kept in (
+        ([5, 6, 7, 8], 1, [1, 7, 8]),
+        ([5, 6, 7, 8], None, [6, 7, 8]),
+        ([5, 6], 1, [1, 5, 6]),
+        ([], 1, [1]),
+    ):
+        assert list(prompt_ids(text, prefix_id=prefix_id, room=3)) == kept
 
 
 @pytest.mark.parametrize(

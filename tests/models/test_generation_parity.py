@@ -64,9 +64,7 @@ FIRST = [case for case in FAMILY_CASES if case not in (*SLOW_CASES, QUICK_CASE)]
         *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW_CASES),
     ],
 )
-def test_greedy_texts_of_mixed_lengths_are_those_of_transformers(
-    case, tmp_path, monkeypatch
-):
+def test_greedy_texts_are_those_of_transformers(case, tmp_path, monkeypatch):
     # Rows of a batch beyond the prompts are padding, which takes time.
     monkeypatch.setitem(generation._ROWS, "cpu", len(LENGTHS))
     model = sharp_model(case)

@@ -226,9 +226,7 @@ def test_length_of_a_text_changes_no_token_before_its_end(tmp_path):
     ("case", "context", "longest"),
     [("llama, longrope", 65, 64), ("llama 3", 17, 16), ("llama 3", 1, 16)],
 )
-def test_context_that_a_model_was_not_made_for_is_refused(
-    case, context, longest, tmp_path
-):
+def test_context_beyond_a_model_is_refused(case, context, longest, tmp_path):
     torch_model(case).save_pretrained(tmp_path)
     with pytest.raises(InputError, match=f"must be 2 to {longest}, got {context}"):
         load_decoder(tmp_path, context=context)

@@ -58,9 +58,7 @@ def searched(folder, examples, **changes):
 
 
 @pytest.mark.parametrize("n_processes", [1, 2])
-def test_result_does_not_depend_on_batches_and_processes(
-    tmp_path, n_processes, monkeypatch
-):
+def test_batches_and_processes_change_nothing(tmp_path, n_processes, monkeypatch):
     examples = write_corpus(tmp_path / "docs")
     whole, found, reached = searched(tmp_path / "docs", examples)
     monkeypatch.setattr(searching, "BATCH", 700)

@@ -133,9 +133,7 @@ def test_operators_of_the_server_are_never_sent(tmp_path):
     assert result()["totals"]["found"] == 0
 
 
-def test_words_that_ten_examples_share_and_words_that_are_everywhere_are_boilerplate(
-    tmp_path, monkeypatch, capsys
-):
+def test_shared_and_common_words_are_boilerplate(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(index_search, "COMMON", 3)
     frame, licence = sentence(13, 700), sentence(13, 800)
     lines = [f"{frame} {sentence(13, 20 * i)}" for i in range(10)]
