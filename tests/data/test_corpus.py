@@ -136,24 +136,14 @@ QUOTES = ['"Wow', *"abcdefghij" * 9, '"', "end", '"last']
             ["a", "d"],
             [
                 (3, "1 columns (the header has 2)"),
-                (4, "not a row of fields (',' expected after '\"')"),
+                (4, "',' expected"),
                 (5, "not UTF-8"),
             ],
         ),
-        (
-            ".csv",
-            b'id,text\n1,a\n2,"b\n' + b"3,c\n" * 600,
-            ["a"],
-            [(3, "a quote left")],
-        ),
+        (".csv", b'n,text\n1,a\n2,"b\n' + b"3,c\n" * 600, ["a"], [(3, "quote left")]),
         (".tsv", "\n".join(["text", *QUOTES]).encode() + b"\n", QUOTES, []),
         # The end of a block, which is as long as a line.
-        (
-            ".txt",
-            b"a line\nanother" + b" \xff line\nthe end",
-            ["a line\nanother ", "the end"],
-            [(2, "not UTF-8 (0xff)")],
-        ),
+        (".txt", b"a\nanother \xff z\nend", ["a\nanother ", "end"], [(2, "0xff)")]),
         # C4's files hold lines.
         (".json", b'{"text": "a b"}\n{"text": "c"}\n', ["a b", "c"], []),
         (".json", b'["a"]', ["a"], []),

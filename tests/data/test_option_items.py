@@ -136,19 +136,12 @@ def test_quotes_that_are_characters_move_with_their_option(tmp_path):
 
 
 def test_records_with_fewer_than_two_options_are_left_out(tmp_path):
-    rows = [
-        MMLU,
-        MMLU | {"choices": []},
-        MMLU | {"choices": ["w"]},
-        MMLU | {"choices": ["w", None, "y"]},
-        MMLU,
-    ]
+    few = [[], ["w"], ["w", None, "y"]]
+    rows = [MMLU, *(MMLU | {"choices": options} for options in few), MMLU]
     assert [item.number for item in items_of(tmp_path, rows)] == [1, 5]
-
-
-def test_empty_options_at_the_end_are_none(tmp_path):
-    rows = [{"q": "Q", "A": "w", "B": "x", "C": "y", "D": "", "E": None}]
-    (item,) = items_of(tmp_path, rows)
+    # Empty ones at the end are none.
+    row = {"q": "Q", "A": "w", "B": "x", "C": "y", "D": "", "E": None}
+    (item,) = items_of(tmp_path, [row])
     assert item.options == ("w", "x", "y")
 
 

@@ -9,7 +9,7 @@ from jaxcontam.members.known_texts import load_labelled
 
 ROW = {"q": "2+2?", "a": 4, "choices": ["3", "é"], "a.b": "dotted", "none": None}
 DATA = {"question": "why?", "tags": [["x", {"deep": True}]], "empty": []}
-NESTED = ROW | {"data": DATA}
+NESTED = ROW | {"data": DATA, "raw": r"{a} \n {{"}
 
 
 def refusal(function, *args):
@@ -23,6 +23,11 @@ def refusal(function, *args):
     ("template", "text"),
     [
         ("Question: {q} Answer: {a}", "Question: 2+2? Answer: 4"),
+        # As a shell passes it.
+        (r"Q: {q}\nA: {a}\n", "Q: 2+2?\nA: 4\n"),
+        ("{q}\n{a}", "2+2?\n4"),
+        # Values are never expanded.
+        ("{raw}", r"{a} \n {{"),
         ("{q}{q}", "2+2?2+2?"),
         ("{choices}", '["3", "é"]'),
         ("no field", "no field"),
@@ -37,18 +42,7 @@ def test_fields_in_braces_are_filled_and_doubled_braces_are_braces(template, tex
     assert fill_template(template, NESTED, "set:1") == text
 
 
-def test_backslash_n_is_a_line_feed_as_a_shell_passes_it():
-    typed = r"Q: {q}\nA: {a}\n"
-    assert fill_template(typed, ROW, "set:1") == "Q: 2+2?\nA: 4\n"
-    assert fill_template("{q}\n{a}", ROW, "set:1") == "2+2?\n4"
-
-
-def test_values_are_never_expanded():
-    row = {"q": r"{a} \n {{", "a": "filled"}
-    assert fill_template("{q}", row, "set:1") == r"{a} \n {{"
-
-
-HAS = "(it has: q, a, choices, a.b, none, data)"
+HAS = "(it has: q, a, choices, a.b, none, data, raw)"
 INNER = "(it has: data.question, data.tags, data.empty)"
 FORMAT = "--template 'Q: {}': 'q' has a format"
 BRACES = "write {question}, {data.question} or {choices[0]}; {{ and }} are braces"

@@ -83,22 +83,16 @@ def test_file_of_equal_size_and_modification_time_is_another_file(files):
     assert fingerprint_files(files, "") != first
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 3}', "null", "none"])
-def test_damaged_cache_is_done_without(files, text):
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 3}', "null", "none", "file"])
+def test_cache_that_is_damaged_is_done_without(files, text, monkeypatch):
     first = fingerprint_files(files, "")
     path = files[0].parent / "cache/jaxcontam/digests.json"
-    path.write_text(
-        text.replace("none", json.dumps(dict.fromkeys(cached(files), "zz")))
-    )
+    wrong = json.dumps(dict.fromkeys(cached(files), "zz"))
+    path.write_text(text.replace("none", wrong))
+    if text == "file":
+        monkeypatch.setenv("XDG_CACHE_HOME", str(path))
     assert fingerprint_files(files, "") == first
-    assert len(cached(files)) == 2
-
-
-def test_cache_that_cannot_be_written_stops_nothing(files, monkeypatch, tmp_path):
-    first = fingerprint_files(files, "")
-    (tmp_path / "a file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a file"))
-    assert fingerprint_files(files, "") == first
+    assert text == "file" or len(cached(files)) == 2
 
 
 def test_model_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):

@@ -244,26 +244,21 @@ def test_text_field_and_template_choose_the_texts(files, capsys):
     (files / "docs/one.jsonl").write_text(json.dumps({"body": sentence(20)}))
     (files / "docs/two.txt").unlink()
     record = {"q": sentence(10), "a": sentence(10, 10), "note": sentence(80, 500)}
-    (files / "bench.jsonl").write_text(json.dumps(record))
+    # An example without its text keeps its id and is in no list.
+    rows = [record, {"q": None, "a": None}, {"q": "x", "a": "null"}]
+    (files / "bench.jsonl").write_text("\n" + "\n".join(map(json.dumps, rows)))
     words = ["overlap", "docs", "bench.jsonl", "--text-field", "body", "--out"]
-    assert main([*words, "o", "--template", "{q} {a}"]) == 0
     assert main([*words, "p", "--benchmark-field", "a"]) == 0
-    for out in "op":
-        (row,) = json.loads((files / out / "overlap.json").read_text())["examples"]
-        assert (row["rule"], row["form"]) == ("exact", "text")
-
-
-def test_an_example_without_its_text_keeps_its_id_and_is_in_no_list(files, capsys):
-    rows = [{"q": None}, {"q": sentence(30)}, {"q": "null"}, {"q": float("nan")}]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (files / "bench.jsonl").write_text(f"\n{lines}")
-    words = ["overlap", "docs", "bench.jsonl", "--benchmark-field", "q", "--out", "o"]
-    assert main(words) == 0
     said = capsys.readouterr().out
-    assert "2 examples have no words and are in no list" in said
+    assert "1 examples have no words and are in no list" in said
     assert said.endswith("\nbench: 1 blank line left out\n")
-    assert (files / "o/found.txt").read_text() == "1\n"
-    assert (files / "o/not_found.txt").read_text() == "2\n"
+    assert (files / "p/found.txt").read_text() == "0\n"
+    assert (files / "p/not_found.txt").read_text() == "2\n"
+    (files / "bench.jsonl").write_text(json.dumps(record))
+    assert main([*words, "o", "--template", "{q} {a}"]) == 0
+    for out in "op":
+        row, *_ = json.loads((files / out / "overlap.json").read_text())["examples"]
+        assert (row["rule"], row["form"]) == ("exact", "text")
 
 
 def test_wrong_field_is_refused_before_the_whole_corpus_is_read(files, capsys):
