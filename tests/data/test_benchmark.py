@@ -14,6 +14,7 @@ from jaxcontam.data.benchmark import (
     load_benchmark,
 )
 from jaxcontam.errors import InputError
+from tests.support.refused import refusal
 
 TEXT_SUFFIXES = ".jsonl, .json, .csv, .tsv, .txt"
 SUFFIXES = f"{TEXT_SUFFIXES}, .parquet"
@@ -33,13 +34,6 @@ def write(tmp_path):
 
 def texts_of(path, **flags):
     return list(load_benchmark(path, **flags).texts)
-
-
-def refusal(path, **flags):
-    """(message, hint) of the error that loading raises."""
-    with pytest.raises(InputError) as caught:
-        load_benchmark(path, **flags)
-    return str(caught.value), caught.value.hint
 
 
 def in_each_format(values):
@@ -163,10 +157,9 @@ def test_groups_are_the_values_of_a_field_that_every_record_has(write):
     assert len(set(groups)) == 4
     for line, found in (('{"h": 1, "i": 2}', "it has: h, i"), ('"x"', "plain text")):
         benchmark = load_benchmark(write("set.jsonl", f"{lines[0]}\n{line}\n"))
-        with pytest.raises(InputError) as caught:
-            benchmark.groups("g")
-        assert str(caught.value) == f"set: example 2: no field 'g' ({found})"
-        assert caught.value.hint == "--group-field must name a field of every record"
+        message, hint = refusal(benchmark.groups, "g")
+        assert message == f"set: example 2: no field 'g' ({found})"
+        assert hint == "--group-field must name a field of every record"
 
 
 ARRAY = ":{}: not a JSON array (expected an array, column {})"
@@ -236,7 +229,7 @@ def test_what_cannot_be_read_is_refused(write, name, content, flags, message, hi
     write("part-1.parquet", "")
     if content is not None:
         write(name, content)
-    said, told = refusal(path, **flags)
+    said, told = refusal(load_benchmark, path, **flags)
     assert message in said and (said.startswith(str(path)) or "--" in said)
     assert hint in told if hint is not None else told == ""
 
@@ -249,13 +242,13 @@ def test_unknown_field_names_the_place_and_the_fields_that_exist(write, flags):
     hint = "name a field that every record has"
     for path, place in ((jsonl, ":2"), (array, ": element 2"), (table, ":3")):
         message = f"{path}{place}: no field 'text' (it has: q, a)"
-        assert refusal(path, **flags) == (message, hint)
+        assert refusal(load_benchmark, path, **flags) == (message, hint)
 
 
 def test_tfds_names_are_refused_with_a_way_out():
     message = "tfds:gsm8k/test: only files are read here"
     hint = f"export it as one of {TEXT_SUFFIXES}"
-    assert refusal("tfds:gsm8k/test") == (message, hint)
+    assert refusal(load_benchmark, "tfds:gsm8k/test") == (message, hint)
 
 
 def test_half_a_character_in_a_field_is_refused_where_fields_are_read(tmp_path):

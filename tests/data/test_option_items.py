@@ -6,7 +6,7 @@ import pytest
 
 from jaxcontam.data.answer_options import read_items
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.errors import InputError
+from tests.support.refused import refusal
 
 Q = {"question": "Q?"}
 MMLU = Q | {"subject": "s", "choices": [*"wxyz"], "answer": 2}
@@ -181,9 +181,8 @@ HAS = "(it has: question, subject, choices, answer)"
     ],
 )
 def test_items_that_cannot_be_read_say_why(tmp_path, row, flags, message, hint):
-    with pytest.raises(InputError) as caught:
-        items_of(tmp_path, [row], **flags)
-    assert message in str(caught.value) and hint in caught.value.hint
+    said, told = refusal(items_of, tmp_path, [row], **flags)
+    assert message in said and hint in told
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from jaxcontam.data import hub_splits
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.tables import read_table
 from jaxcontam.errors import InputError
+from tests.support.refused import refusal
 
 ROWS = [{"q": f"what is {i}?", "a": [i, None], "è": {"b": i / 2}} for i in range(7)]
 
@@ -138,7 +139,7 @@ def test_column_whose_name_begins_another_stays_itself(tmp_path):
     [
         ([], "not a readable .parquet file"),
         ([TEXT, TEXT], "two columns named 'q'"),
-        ([("image", [b"1"], BINARY)], r"all columns are binary \(image\)"),
+        ([("image", [b"1"], BINARY)], "all columns are binary (image)"),
         ([("t", [2**60], pyarrow.timestamp("ms"))], "not a readable .parquet file"),
         ([("t", [2**30], pyarrow.date32())], "not a readable .parquet file"),
         ([("t", [1], pyarrow.timestamp("us", "No/Zone"))], "not a readable .parquet"),
@@ -150,9 +151,7 @@ def test_table_without_records_to_make_of_it_is_one_line(tmp_path, columns, mess
         write_columns(path, *columns)
     else:
         path.write_bytes(b"PAR1 not")
-    with pytest.raises(InputError, match=message) as caught:
-        load_benchmark(path)
-    assert "\n" not in str(caught.value)
+    assert message in refusal(load_benchmark, path)[0]
 
 
 def peak_bytes(ask):
@@ -217,8 +216,7 @@ def test_split_of_the_hub_takes_a_template_or_says_what_there_is(hub):
         ("hf:name:validation", {}, "no file of that split"),
         ("hf:name", {}, "not a split on the hub"),
     ):
-        with pytest.raises(InputError, match=message):
-            load_benchmark(name, **flags)
+        assert message in refusal(load_benchmark, name, **flags)[0]
 
 
 def test_files_of_a_split_behind_the_limit_are_not_read(hub, monkeypatch):

@@ -6,17 +6,11 @@ from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.templates import fill_template, text_if_any, text_of_field
 from jaxcontam.errors import InputError
 from jaxcontam.members.known_texts import load_labelled
+from tests.support.refused import refusal
 
 ROW = {"q": "2+2?", "a": 4, "choices": ["3", "é"], "a.b": "dotted", "none": None}
 DATA = {"question": "why?", "tags": [["x", {"deep": True}]], "empty": []}
 NESTED = ROW | {"data": DATA, "raw": r"{a} \n {{"}
-
-
-def refusal(function, *args):
-    """(message, hint) of the error that a call raises."""
-    with pytest.raises(InputError) as caught:
-        function(*args)
-    return str(caught.value), caught.value.hint
 
 
 @pytest.mark.parametrize(

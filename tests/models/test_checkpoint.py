@@ -22,6 +22,7 @@ from tests.support.decoders import (
     weights,
 )
 from tests.support.family_files import drawn, raw_config, write
+from tests.support.refused import refusal
 from train.tokenizer import train_tokenizer
 
 
@@ -60,15 +61,6 @@ def edit_tensors(folder, edit):
     """Rewrite the weights as `edit` returns them."""
     path = folder / "model.safetensors"
     save_file(edit(load_file(path)), path)
-
-
-def refusal(load, folder):
-    """The message of the InputError that loading gives."""
-    with pytest.raises(InputError) as caught:
-        load(folder)
-    message = str(caught.value)
-    assert message.count("\n") == 0
-    return message
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -113,7 +105,7 @@ def test_tied_head_that_repeats_the_embedding_loads_and_another_is_refused(copy)
     edit_tensors(folder, lambda t: t | {head: t["model.embed_tokens.weight"]})
     assert_same_weights(load_decoder(folder), spread(LLAMA))
     edit_tensors(folder, lambda t: t | {head: t[head] + 1})
-    assert f"{head} differs" in refusal(load_decoder, folder)
+    assert f"{head} differs" in refusal(load_decoder, folder)[0]
 
 
 def test_shards_of_float16_load_as_their_exact_float32_values(copy):
@@ -132,7 +124,7 @@ def test_shards_of_float16_load_as_their_exact_float32_values(copy):
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, exact[path].astype(np.float16))
     (folder / shards[1]).unlink()
-    assert f"{shards[1]} is missing" in refusal(load_decoder, folder)
+    assert f"{shards[1]} is missing" in refusal(load_decoder, folder)[0]
 
 
 LAYER = "model.layers.1."
@@ -181,7 +173,7 @@ def test_weights_that_do_not_fit_are_named(name, fields, shapes, message, copy):
         return {k: x for k, x in tensors.items() if k not in shapes} | made
 
     edit_tensors(folder, edit)
-    said = refusal(load_decoder, folder)
+    said = refusal(load_decoder, folder)[0]
     assert message in said
     assert said.endswith(" more") == ("num_hidden_layers" in fields)
 
@@ -190,9 +182,9 @@ def test_config_that_is_missing_or_not_json_is_named(copy):
     folder = copy()
     for data in (b"{", b"\xff", b"[" * 100_000):
         (folder / "config.json").write_bytes(data)
-        assert "config.json: not JSON" in refusal(load_decoder, folder)
+        assert "config.json: not JSON" in refusal(load_decoder, folder)[0]
     (folder / "config.json").unlink()
-    assert refusal(load_decoder, folder) == f"{folder}: no config.json"
+    assert refusal(load_decoder, folder)[0] == f"{folder}: no config.json"
 
 
 @pytest.mark.parametrize("kept", [0, 7, 200, -4])
@@ -200,10 +192,10 @@ def test_weights_that_are_missing_or_truncated_name_the_file(kept, copy):
     folder = copy()
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:kept])
-    assert f"{path}: not a safetensors file" in refusal(load_decoder, folder)
+    assert f"{path}: not a safetensors file" in refusal(load_decoder, folder)[0]
     path.unlink()
     wanted = f"{folder}: no weights (model.safetensors is missing)"
-    assert refusal(load_decoder, folder) == wanted
+    assert refusal(load_decoder, folder)[0] == wanted
 
 
 @pytest.mark.parametrize(
@@ -213,20 +205,20 @@ def test_index_that_is_none_is_refused(found, copy):
     folder = copy()
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": found}))
-    assert "not an index of weights" in refusal(load_decoder, folder)
+    assert "not an index of weights" in refusal(load_decoder, folder)[0]
 
 
 def test_tokenizer_that_is_missing_or_too_large_is_refused(copy):
     folder = copy()
     save_checkpoint(spread(dataclasses.replace(LLAMA, vocab_size=200)), None, folder)
     size = len(json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"])
-    message = refusal(load_checkpoint, str(folder))
+    message = refusal(load_checkpoint, str(folder))[0]
     assert f"has id {size - 1}, the model has 200 rows" in message
     for path in folder.glob("tokenizer*"):
         path.unlink()
-    assert f"{folder}: no tokenizer" in refusal(load_checkpoint, str(folder))
+    assert f"{folder}: no tokenizer" in refusal(load_checkpoint, str(folder))[0]
     for path, message in (("config.json", "not a model"), ("no", "no such model")):
-        said = refusal(load_checkpoint, str(folder / path))
+        said = refusal(load_checkpoint, str(folder / path))[0]
         assert f"{message} directory" in said
 
 

@@ -21,6 +21,7 @@ from jaxcontam.models.families import FAMILIES
 from jaxcontam.models.hub import fingerprint_files
 from tests.support.decoders import spread
 from tests.support.family_files import RAW
+from tests.support.refused import refusal
 from train.tokenizer import train_tokenizer
 
 OLD = 1_600_000_000
@@ -132,19 +133,12 @@ def test_no_code_and_no_pickle_is_asked_for(monkeypatch, tmp_path):
     ((name, flags),) = asked
     assert name == NAME
     assert flags.pop("revision") is None
-    repository = [
-        "config.json",
-        "model-00001-of-00002.safetensors",
-        "model.safetensors.index.json",
-        "tokenizer.model",
-        "merges.txt",
-        "modeling_own.py",
-        "pytorch_model.bin",
-        "consolidated.safetensors",
-        "onnx/config.json",
-    ]
-    kept = huggingface_hub.utils.filter_repo_objects(repository, **flags)
-    assert list(kept) == repository[:5]
+    kept = ["config.json", "model-00001-of-00002.safetensors", "tokenizer.model"]
+    kept += ["model.safetensors.index.json", "merges.txt"]
+    left = ["modeling_own.py", "pytorch_model.bin", "consolidated.safetensors"]
+    left += ["onnx/config.json"]
+    found = huggingface_hub.utils.filter_repo_objects([*kept, *left], **flags)
+    assert list(found) == kept
 
 
 def test_a_revision_pins_a_model(monkeypatch, tmp_path):
@@ -165,8 +159,8 @@ def test_a_revision_pins_a_model(monkeypatch, tmp_path):
         (answer(errors.GatedRepoError, 403), "who accepted its terms", "co/org/model"),
         (answer(errors.RepositoryNotFoundError, 404), "or a private one", "auth login"),
         (errors.LocalEntryNotFoundError("no"), "cannot be reached", "download org/mod"),
-        (ConnectionError("broken\npipe"), r"not on the hub \(broken\)", ""),
-        (ValueError(), r"not on the hub \(ValueError\)", ""),
+        (ConnectionError("broken\npipe"), "not on the hub (broken)", ""),
+        (ValueError(), "not on the hub (ValueError)", ""),
     ],
 )
 def test_refusal_is_one_line_with_a_way_out(monkeypatch, failure, message, hint):
@@ -174,8 +168,5 @@ def test_refusal_is_one_line_with_a_way_out(monkeypatch, failure, message, hint)
         raise failure
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
-    with pytest.raises(InputError, match=message) as caught:
-        model_directory(NAME)
-    assert str(caught.value).startswith(f"{NAME}: ")
-    assert "\n" not in str(caught.value)
-    assert hint in caught.value.hint
+    said, told = refusal(model_directory, NAME)
+    assert said.startswith(f"{NAME}: ") and message in said and hint in told
