@@ -62,6 +62,12 @@ def read(path, field="text"):
     return list(read_documents(path, text_field=field))
 
 
+def read_file(folder, name, data):
+    path = folder / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return read(path)
+
+
 def documents(items):
     return [item.text for item in items if isinstance(item, Document)]
 
@@ -94,11 +100,9 @@ def test_a_long_text_file_comes_in_documents_that_repeat_an_end(tmp_path, monkey
     monkeypatch.setattr(corpus, "BLOCK", 16)
     monkeypatch.setattr(corpus, "_TEXT", 400)
     monkeypatch.setattr(corpus, "_REPEATED", 50)
-    path = tmp_path / "one.txt"
     lines = ["fünf Mäuse " * 3 + f"{i}\n" for i in range(40)]
     text = "".join(lines) + "".join(f"ü{i}" for i in range(300)) + "\nend"
-    path.write_text(text, encoding="utf-8")
-    items = read(path)
+    items = read_file(tmp_path, "one.txt", text)
     assert len(items) > 5
     whole = items[0].text
     for before, item in itertools.pairwise(items):
@@ -161,9 +165,7 @@ def test_damage_is_named(tmp_path, monkeypatch, suffix, data, texts, faults):
     monkeypatch.setattr(records, "MAX_RECORD", 2000)
     monkeypatch.setattr(records, "BLOCK", 30)
     monkeypatch.setattr(corpus, "BLOCK", 8)
-    path = tmp_path / f"docs{suffix}"
-    path.write_bytes(data)
-    items = read(path)
+    items = read_file(tmp_path, f"docs{suffix}", data)
     assert documents(items) == texts
     found = [item for item in items if isinstance(item, Fault)]
     assert len(found) == len(faults)
@@ -219,9 +221,8 @@ def test_archive_that_is_cut_short_is_one_fault(tmp_path, suffix):
 def test_truncated_text_names_the_line_of_its_end(tmp_path):
     text = "".join(f"{i} {i * i % 9973}\n" for i in range(20_000))
     packed = gzip.compress(text.encode())
-    path = tmp_path / "a.txt.gz"
-    path.write_bytes(packed[: len(packed) // 2])
-    document, fault = read(path)
+    half = packed[: len(packed) // 2]
+    document, fault = read_file(tmp_path, "a.txt.gz", half)
     assert isinstance(document, Document) and isinstance(fault, Fault)
     assert fault.line == document.text.count("\n") + 1 > 1000
 
@@ -325,7 +326,6 @@ def chunks(body, size=7, end=b"0\r\n\r\n"):
 
 
 def test_pages_of_a_crawl_are_read_without_their_marks(tmp_path):
-    path = tmp_path / "crawl.warc.gz"
     marked = b"<html><head><style>p {}</style><script>var x = 1</script></head>"
     marked += b"<body><p>Caf\xe9 <b>au</b> lait</p><p>&lt;2&gt;</p></body></html>"
     crawled = [
@@ -335,8 +335,7 @@ def test_pages_of_a_crawl_are_read_without_their_marks(tmp_path):
         response(b"\x89", kind="image/png"),
         response(marked, "Content-Encoding: br"),
     ]
-    path.write_bytes(packed(".gz", crawled))
-    page, fault = read(path)
+    page, fault = read_file(tmp_path, "crawl.warc.gz", packed(".gz", crawled))
     assert page.line == 3
     assert page.text.split() == ["Caf\u00e9", "au", "lait", "<2>"]
     assert (fault.line, fault.reason) == (5, "a page packed by br")
@@ -374,9 +373,7 @@ def of_charset(charset, words):
     ],
 )
 def test_a_page_is_read_as_its_server_meant_it(tmp_path, record, text):
-    path = tmp_path / "x.warc"
-    path.write_bytes(record)
-    (page,) = read(path)
+    (page,) = read_file(tmp_path, "x.warc", record)
     assert page.text.split() == text.split()
 
 
@@ -400,9 +397,7 @@ END = "nothing from here on is readable ("
     ],
 )
 def test_a_page_that_cannot_be_unpacked_is_named(tmp_path, record, reason, after):
-    path = tmp_path / "x.wet"
-    path.write_bytes(record + AFTER)
-    fault, *others = read(path)
+    fault, *others = read_file(tmp_path, "x.wet", record + AFTER)
     assert fault.reason.startswith(reason)
     assert documents(others) == ["after it"] * after
 
@@ -410,8 +405,6 @@ def test_a_page_that_cannot_be_unpacked_is_named(tmp_path, record, reason, after
 @pytest.mark.parametrize("limit", ["MAX_RECORD", "_MAX_PAGE"])
 def test_a_page_that_is_too_long_is_passed_over(tmp_path, monkeypatch, limit):
     monkeypatch.setattr(corpus, limit, 100)
-    path = tmp_path / "x.wet"
     pages = [warc("conversion", b, "text/html") for b in (b"x" * 101, b"after it")]
-    path.write_bytes(b"".join(pages))
-    fault, after = read(path)
+    fault, after = read_file(tmp_path, "x.wet", b"".join(pages))
     assert (fault.line, after.text) == (1, "after it\n")

@@ -29,10 +29,9 @@ WINO = {"sentence": "Q _", "option1": "w", "option2": "x", "answer": "2"}
 
 def items_of(tmp_path, rows, *, name="x.jsonl", **flags):
     path = tmp_path / name
-    if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    else:
-        path.write_text(rows)
+    if not isinstance(rows, str):
+        rows = "".join(json.dumps(row) + "\n" for row in rows)
+    path.write_text(rows)
     return read_items(load_benchmark(path), **flags)
 
 
@@ -70,9 +69,7 @@ def test_public_benchmarks_are_found_and_turned(tmp_path, row, answer, text):
 
 def test_published_order_gives_the_published_source(tmp_path):
     line = '{ "q":"caf\\u00e9" ,"choices":[ "a\\"b","\\ttwo" , "3" ],"answer":0}'
-    path = tmp_path / "x.jsonl"
-    path.write_text(line + "\n")
-    (item,) = read_items(load_benchmark(path))
+    (item,) = items_of(tmp_path, line + "\n")
     assert line.startswith(item.text([0, 1, 2]))
     assert item.text([0, 1, 2]).endswith('"3"')
     assert item.text([2, 0, 1]) == (
@@ -126,11 +123,9 @@ def test_field_that_names_a_place_is_cut_whatever_its_name(tmp_path):
 
 
 def test_quotes_that_are_characters_move_with_their_option(tmp_path):
-    path = tmp_path / "set.tsv"
     rows = [['2"?', '"one', "two", "1"], ["3?", 'three"', '"four"', "2"]]
     lines = ["\t".join(row) for row in [["q", "option_a", "option_b", "key"], *rows]]
-    path.write_text("".join(f"{line}\n" for line in lines))
-    first, second = read_items(load_benchmark(path))
+    first, second = items_of(tmp_path, "\n".join(lines), name="x.tsv")
     assert first.text([1, 0]) == '2"?\ttwo\t"one'
     assert second.text([1, 0]) == '3?\t"four"\tthree"'
 

@@ -43,10 +43,10 @@ def found_in(documents, examples, *, batch=1):
     return occurrences(index, merged(index.find(part) for part in parts))
 
 
-def part(i, j, **changes):
+def part(i, j, changed=()):
     """Words i to j - 1 of one text, some of them changed."""
     words = sentence(107).split()
-    for place in changes.get("changed", ()):
+    for place in changed:
         words[place] = "changed"
     return " ".join(words[i:j])
 
@@ -90,7 +90,7 @@ FRAME = sentence(500, 10_000)
         # A changed word inside a text costs 5 of its 56 shingles.
         *(
             (
-                [f"{FRAME} {part(0, 60, changed=range(10, 11 + 13 * i, 13))}"],
+                [f"{FRAME} {part(0, 60, range(10, 11 + 13 * i, 13))}"],
                 part(0, 60),
                 {"containment": pytest.approx((51 - 5 * i) / 56, abs=1e-6)}
                 | {"rules": ("13-gram", *ALL[3:])[: 3 - i]},
