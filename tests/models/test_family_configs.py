@@ -42,6 +42,7 @@ def as_transformers_reads(model_type, raw):
     return transformers.AutoConfig.for_model(model_type, **raw).to_dict()
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("model_type", RAW)
 def test_older_fields_give_the_shape_that_transformers_newer_ones_give(model_type):
     read = FAMILIES[model_type].read_config
@@ -49,6 +50,7 @@ def test_older_fields_give_the_shape_that_transformers_newer_ones_give(model_typ
     assert read(raw) == read(as_transformers_reads(model_type, raw))
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("model_type", RAW)
 def test_fields_that_are_left_out_are_the_familys_defaults(model_type):
     read = FAMILIES[model_type].read_config
