@@ -193,7 +193,8 @@ def eight(out):
 
 def families(out, folder):
     """Each family's file read whole, and in halves on two pairs of devices."""
-    from tests.support.family_files import RAW, drawn, raw_config, weights, write
+    from tests.support.decoders import weights
+    from tests.support.family_files import RAW, drawn, raw_config, write
 
     mesh = device_mesh(parse_mesh("data=2,model=2"))
     for model_type, dtype in itertools.product(RAW, ("float32", "bfloat16")):
