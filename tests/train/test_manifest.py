@@ -1,7 +1,6 @@
 """The manifest's record of planted sets, and the files beside it."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
