@@ -45,12 +45,15 @@ def _export(monkeypatch, *words):
 
 
 @pytest.mark.parametrize(("words", "step"), [((), 20), (("--step", 10), 10)])
-def test_exported_weights_are_the_checkpoints(
-    run_dir, words, step, tmp_path, monkeypatch, capsys
+def test_exported_weights_are_the_checkpoints_and_replace_those_that_stand_there(
+    run_dir, words, step, monkeypatch, capsys
 ):
-    out = tmp_path / "model"
-    assert _export(monkeypatch, run_dir, "--out", out, *words) == 0
-    assert capsys.readouterr().out == f"model: {out}\n"
+    out = run_dir / "exports" / f"step-{step}"
+    for _ in range(2):
+        assert _export(monkeypatch, run_dir, *words) == 0
+        assert capsys.readouterr().out == f"model: {out}\n"
+    assert not list(out.parent.glob("*.partial"))
+    assert json.loads((out / "config.json").read_text())["model_type"] == "llama"
     found = load_checkpoint(str(out))
     assert found.config == _PRESET.decoder
     assert found.prefix_id == 0
@@ -59,15 +62,6 @@ def test_exported_weights_are_the_checkpoints(
         nnx.to_pure_dict(nnx.state(found.decoder)),
         nnx.to_pure_dict(nnx.state(_decoder(step))),
     )
-
-
-def test_a_model_stands_under_its_step_and_is_replaced(run_dir, monkeypatch, capsys):
-    out = run_dir / "exports" / "step-10"
-    for _ in range(2):
-        assert _export(monkeypatch, run_dir, "--step", 10) == 0
-        assert capsys.readouterr().out == f"model: {out}\n"
-    assert [path.name for path in out.parent.iterdir()] == ["step-10"]
-    assert json.loads((out / "config.json").read_text())["model_type"] == "llama"
 
 
 def test_files_of_a_model_follow_the_umask(run_dir, tmp_path, monkeypatch):
@@ -81,28 +75,22 @@ def test_files_of_a_model_follow_the_umask(run_dir, tmp_path, monkeypatch):
     assert {path.stat().st_mode & 0o777 for path in files.values()} == {0o640}
 
 
-def test_a_step_without_a_checkpoint_names_those_that_there_are(
-    run_dir, monkeypatch, capsys
-):
-    assert _export(monkeypatch, run_dir, "--step", 15) == 2
-    error = capsys.readouterr().err
-    assert "no checkpoint at step 15" in error
-    assert "there are: 10, 20" in error
-
-
-def test_a_folder_of_something_else_is_kept(run_dir, tmp_path, monkeypatch, capsys):
-    (tmp_path / "thesis.tex").write_text("years of work")
-    assert _export(monkeypatch, run_dir, "--out", tmp_path) == 2
-    assert "is not empty" in capsys.readouterr().err
-    assert (tmp_path / "thesis.tex").read_text() == "years of work"
-
-
-def test_a_finished_run_without_checkpoints_names_its_model(
+def test_what_cannot_be_exported_says_what_can_be(
     run_dir, tmp_path, monkeypatch, capsys
 ):
+    def error(*words):
+        assert _export(monkeypatch, *words) == 2
+        return capsys.readouterr().err
+
+    said = error(run_dir, "--step", 15)
+    assert "no checkpoint at step 15" in said and "there are: 10, 20" in said
+    # A folder of something else is kept.
+    (tmp_path / "thesis.tex").write_text("years of work")
+    assert "is not empty" in error(run_dir, "--out", tmp_path)
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+    # A finished run without checkpoints names its model.
     (tmp_path / TOKENIZER_DIR).symlink_to(run_dir / TOKENIZER_DIR)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
-    assert _export(monkeypatch, tmp_path) == 2
     told = f"hint: the run is finished: its model is {tmp_path}/model"
-    assert told in capsys.readouterr().err
+    assert told in error(tmp_path)
