@@ -7,11 +7,11 @@ import numpy as np
 from train.manifest import Manifest, PlantedSet
 
 
-def write_corpus(folder):
-    """Files of 60 short documents and of a set of 12 lines."""
+def write_corpus(folder, n_documents=60):
+    """Files of short documents and of a set of 12 lines."""
     rng = np.random.default_rng(0)
     words = [f"word{i}" for i in range(50)]
-    documents = [" ".join(rng.choice(words, size=80)) for _ in range(60)]
+    documents = [" ".join(rng.choice(words, size=80)) for _ in range(n_documents)]
     path, quiz = folder / "docs.jsonl", folder / "quiz.txt"
     path.write_text("".join(json.dumps({"text": d}) + "\n" for d in documents))
     quiz.write_text("".join(f"question {i} word{i}\n" for i in range(12)))
