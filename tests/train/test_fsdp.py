@@ -37,7 +37,7 @@ def found_by(folder, *what):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """Runs on one device and on 2 x 4."""
+    """Runs on one device and on 2 x 4, and random ones."""
     return found_by(tmp_path_factory.mktemp("fsdp"), "1x1", "2x4")
 
 
@@ -61,12 +61,10 @@ def test_the_optimizers_averages_lie_as_their_weights_and_counters_everywhere():
     names = {weight_name(path) for path, _ in jax.tree.leaves_with_path(shapes)}
     n_averages = 0
     for path, found in jax.tree.leaves_with_path(lie):
-        state, _, name = weight_name(path).partition("u.")
-        if name in names:
-            n_averages += 1
-            assert found.spec == sharding.spec(name), (state, name)
-        else:
-            assert found.spec == PartitionSpec()
+        _, _, name = weight_name(path).partition("u.")
+        n_averages += name in names
+        expected = sharding.spec(name) if name in names else PartitionSpec()
+        assert found.spec == expected, path
     assert n_averages == 2 * len(names)
     assert len(sharding.axes) == 5, "four kernels a layer and the embedding"
 

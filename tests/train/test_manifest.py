@@ -87,18 +87,18 @@ def test_paraphrases_stand_in_the_stream_and_originals_in_the_sets_file(
 
 
 @pytest.mark.parametrize(
-    ("texts", "suffix", "field"),
+    ("suffix", "field", "texts"),
     [
-        (("a", "b"), ".txt", None),
-        (('{"q": 1}', '{"q": 2}'), ".jsonl", None),
-        (("{q}", "{a}"), ".txt", None),
-        (("1", "2"), ".txt", None),
-        (("a\nb", "c"), ".jsonl", "text"),
-        (("a\r", "c"), ".jsonl", "text"),
-        (("a\u2028b", "c"), ".txt", None),
-        (("\ufeffa", "c"), ".jsonl", "text"),
-        (("",), ".jsonl", "text"),
-        (('{"q": 1}', "  "), ".jsonl", "text"),
+        (".txt", None, ("a", "b")),
+        (".txt", None, ("{q}", "{a}")),
+        (".txt", None, ("1", "2")),
+        (".txt", None, ("a\u2028b", "c")),
+        (".jsonl", None, ('{"q": 1}', '{"q": 2}')),
+        (".jsonl", "text", ("a\nb", "c")),
+        (".jsonl", "text", ("a\r", "c")),
+        (".jsonl", "text", ("\ufeffa", "c")),
+        (".jsonl", "text", ("",)),
+        (".jsonl", "text", ('{"q": 1}', "  ")),
     ],
 )
 def test_a_sets_file_reads_back_as_its_texts(tmp_path, texts, suffix, field):

@@ -48,12 +48,11 @@ def draw_groups(n, seed, longest=12):
 
     # The first has four, so that all calls have one shape and compile once.
     sizes = [4, *rng.integers(1, 5, n - 1).tolist()]
-    return [
-        PairGroup(
-            ids(longest), tuple(ids(12) for _ in range(k)), i, tuple(range(1, k + 1))
-        )
-        for i, k in enumerate(sizes)
-    ]
+    groups = []
+    for i, k in enumerate(sizes):
+        after = tuple(ids(12) for _ in range(k))
+        groups.append(PairGroup(ids(longest), after, i, tuple(range(1, k + 1))))
+    return groups
 
 
 def population(seeds):
@@ -71,32 +70,23 @@ def assert_as_single(decoders, groups, scored):
             )
 
 
+# Two padded lengths, and with 200 tokens more groups than one call takes; or groups
+# that all models share.
+OWN = [draw_groups(n, seed, 24) for seed, n in enumerate((30, 5, 41))]
+SHARED = [draw_groups(12, 3)] * 2
+
+
 @pytest.mark.parametrize(
-    ("side_by_side", "batch_tokens"),
-    [pytest.param(False, None, marks=pytest.mark.slow), (True, 200)],
+    ("groups", "how"),
+    [
+        (OWN, {"side_by_side": True, "batch_tokens": 200}),
+        (SHARED, {"side_by_side": True}),
+        (SHARED, {"side_by_side": False}),
+    ],
 )
-def test_every_model_gets_the_scores_of_its_own_scorer(side_by_side, batch_tokens):
-    decoders, graphdef, states = population((0, 1, 2))
-    # Two padded lengths, and with 200 tokens more groups than one call takes.
-    groups = [draw_groups(n, seed, 24) for seed, n in enumerate((30, 5, 41))]
-    scored = score_population(
-        graphdef,
-        states,
-        groups,
-        context=CONTEXT,
-        side_by_side=side_by_side,
-        batch_tokens=batch_tokens,
-    )
-    assert_as_single(decoders, groups, scored)
-
-
-@pytest.mark.parametrize("side_by_side", [False, True])
-def test_shared_pairs_are_scored_by_every_model(side_by_side):
-    decoders, graphdef, states = population((0, 1))
-    groups = [draw_groups(12, 3)] * 2
-    scored = score_population(
-        graphdef, states, groups, context=CONTEXT, side_by_side=side_by_side
-    )
+def test_every_model_gets_the_scores_of_its_own_scorer(groups, how):
+    decoders, graphdef, states = population(range(len(groups)))
+    scored = score_population(graphdef, states, groups, context=CONTEXT, **how)
     assert_as_single(decoders, groups, scored)
 
 

@@ -132,7 +132,7 @@ def test_disks_of_other_runs_leave_a_home_as_it_is(
     finished, corpus, tmp_path, monkeypatch, capsys
 ):
     home, first, second = (tmp_path / name for name in ("home", "first", "second"))
-    fields = {"seed": 1, "checkpoints": str(home)}
+    fields = {"seed": 1, "checkpoints": str(home), "audit_at": (0.0, 0.3, 1.0)}
     with pytest.raises(InputError, match="--checkpoints names another place"):
         small(corpus, finished, **fields).run()
 
@@ -156,6 +156,10 @@ def test_disks_of_other_runs_leave_a_home_as_it_is(
     manifest = read_manifest(home / "manifest.json")
     assert manifest.finished
     assert steps_of(home) == list(range(1, manifest.n_steps + 1))
+    # Audits of before and after, each once.
+    audits = [row["step"] for row in read_rows(home / "audits.jsonl")]
+    assert list(dict.fromkeys(audits)) == [0, 12, manifest.n_steps]
+    assert [audits.count(step) for step in set(audits)] == [1] * 3
     metrics = (home / "metrics.jsonl").read_bytes()
     assert metrics.startswith(begun[Path("metrics.jsonl")])
     for folder in (home, second):

@@ -133,10 +133,15 @@ def stop_encoding(patch, *, after, seen):
     patch.setattr("train.tokens.encode", counted)
 
 
-@pytest.mark.parametrize("block_ids", [1, 300, 10**6])
-@pytest.mark.parametrize("batch", [1, 7, 4096])
+@pytest.mark.parametrize(
+    ("batch", "block_ids", "damage"),
+    [
+        *((batch, ids, None) for batch in (1, 7, 4096) for ids in (1, 300, 10**6)),
+        *((5, 1, damage) for damage in ("cut", "changed", "missing")),
+    ],
+)
 def test_a_killed_run_goes_on_and_tokenises_no_whole_block_twice(
-    files, tokenizer, tmp_path, monkeypatch, block_ids, batch
+    files, tokenizer, tmp_path, monkeypatch, batch, block_ids, damage
 ):
     monkeypatch.setattr("train.tokens._BATCH_TEXTS", batch)
     corpus, seen = open_corpus([files]), []
@@ -144,27 +149,16 @@ def test_a_killed_run_goes_on_and_tokenises_no_whole_block_twice(
     with pytest.raises(KeyboardInterrupt):
         token_cache(corpus, tokenizer, tmp_path, block_ids=block_ids)
     first = len(seen)
+    if damage:
+        (path,) = tmp_path.glob("*.partial/blocks/2.npz")
+        damaged(path, damage)
     stop_encoding(monkeypatch, after=10**9, seen=seen)
     cache = token_cache(corpus, tokenizer, tmp_path, block_ids=block_ids)
     if block_ids == 1:
-        # Each batch was a block, so that only the one that was cut short is repeated.
-        assert len(seen) == len(TEXTS) and first > 0
-    assert_holds_texts(cache, TEXTS, tokenizer)
-
-
-@pytest.mark.parametrize("damage", ["cut", "changed", "missing"])
-def test_blocks_from_the_first_damaged_one_on_are_tokenised_again(
-    files, tokenizer, tmp_path, monkeypatch, damage
-):
-    monkeypatch.setattr("train.tokens._BATCH_TEXTS", 5)
-    corpus = open_corpus([files])
-    with monkeypatch.context() as patch:
-        stop_encoding(patch, after=30, seen=[])
-        with pytest.raises(KeyboardInterrupt):
-            token_cache(corpus, tokenizer, tmp_path, block_ids=1)
-    path, *_ = tmp_path.glob("*.partial/blocks/2.npz")
-    damaged(path, damage)
-    cache = token_cache(corpus, tokenizer, tmp_path, block_ids=1)
+        # Each batch was a block, so that only the one that was cut short is repeated,
+        # or all from the first damaged one on.
+        again = first - 2 * batch if damage else 0
+        assert len(seen) == len(TEXTS) + again and first > 0
     assert_holds_texts(cache, TEXTS, tokenizer)
 
 
@@ -180,17 +174,11 @@ def test_another_text_or_tokenizer_is_another_cache(files, tokenizer, tmp_path):
     assert len(list((tmp_path / "cache").glob("*/cache.json"))) == 3
 
 
-def test_documents_without_any_id_are_still_documents(tmp_path, tokenizer):
+def test_documents_need_no_ids_but_a_corpus_needs_documents(tmp_path, tokenizer, files):
     path = tmp_path / "empty.jsonl"
     path.write_text('{"text": ""}\n' * 3)
     cache = token_cache(open_corpus([path]), tokenizer, tmp_path / "cache")
     assert_holds_texts(cache, [""] * 3, tokenizer)
-
-
-def test_a_corpus_without_documents_and_a_tokenizer_that_cuts_are_refused(
-    tmp_path, tokenizer, files
-):
-    path = tmp_path / "empty.jsonl"
     path.write_text("\n")
     with pytest.raises(InputError, match="the corpus has no documents"):
         token_cache(open_corpus([path]), tokenizer, tmp_path / "cache")
