@@ -4,10 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
-from jaxcontam.data.encoding import encode_examples
+from jaxcontam.data.encoding import encode_examples, plain_tokenizer
 from jaxcontam.errors import InputError
 from tests.support.copy_rows import in_one, steps_of_copy
 from tests.support.train_corpus import manifest_of, planted_set
@@ -16,6 +15,7 @@ from train.plan import PlannedSet
 from train.prepare import set_file, stream_manifest, write_set
 from train.presets import PRESETS
 from train.stream import build_stream, training_order
+from train.tokenizer import train_tokenizer
 
 CONTEXT, BATCH = 16, 4
 TEXTS = tuple(f"question {i} has {i} words" for i in range(6))
@@ -23,12 +23,8 @@ TEXTS = tuple(f"question {i} has {i} words" for i in range(6))
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    """Bytes as ids, shifted by one: 0 is the prefix."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {"<s>": 0} | {byte: i for i, byte in enumerate(alphabet, 1)}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return tokenizer
+    """Bytes as ids."""
+    return plain_tokenizer(train_tokenizer(TEXTS, 257).backend_tokenizer)
 
 
 def recorded(tokenizer, **fields):

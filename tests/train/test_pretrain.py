@@ -371,21 +371,11 @@ def test_any_family_goes_on_training_and_keeps_its_config(corpus, tmp_path):
 
 def write_neox(folder, docs):
     """A small GPT-NeoX with random weights and a tokenizer of its own."""
-    raw = {
-        "model_type": "gpt_neox",
-        "vocab_size": 300,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-        "max_position_embeddings": 64,
-        "rotary_pct": 0.5,
-        "rotary_emb_base": 10000,
-        "hidden_act": "gelu",
-        "layer_norm_eps": 1e-5,
-        "use_parallel_residual": True,
-        "tie_word_embeddings": False,
-    }
+    raw = json.loads("""{"model_type": "gpt_neox", "vocab_size": 300,
+        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "intermediate_size": 64, "max_position_embeddings": 64, "rotary_pct": 0.5,
+        "rotary_emb_base": 10000, "hidden_act": "gelu", "layer_norm_eps": 1e-5,
+        "use_parallel_residual": true, "tie_word_embeddings": false}""")
     save_checkpoint(
         Decoder(FAMILIES["gpt_neox"].read_config(raw), rngs=nnx.Rngs(0)),
         train_tokenizer(read_documents([docs]), 300),
