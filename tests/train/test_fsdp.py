@@ -20,18 +20,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def found_by(folder, *what):
-    subprocess.run(
-        [sys.executable, "-m", "tests.support.fsdp_run", str(folder), *what],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "JAX_PLATFORMS": "cpu",
-            # Optimised code would take longer to make than it saves.
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=8 "
-            "--xla_backend_optimization_level=0",
-        },
-        check=True,
-    )
+    words = [sys.executable, "-m", "tests.support.fsdp_run", str(folder), *what]
+    # Optimised code would take longer to make than it saves.
+    flags = "--xla_backend_optimization_level=0"
+    flags += " --xla_force_host_platform_device_count=8"
+    own = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    subprocess.run(words, cwd=ROOT, env=os.environ | own, check=True)
     return json.loads((folder / "found.json").read_text())
 
 
