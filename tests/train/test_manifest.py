@@ -7,7 +7,6 @@ import pytest
 
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import encode_examples, plain_tokenizer
-from jaxcontam.errors import InputError
 from tests.support.copy_rows import in_one, steps_of_copy
 from tests.support.train_corpus import manifest_of, planted_set
 from train.manifest import SetOverlap, read_manifest, write_manifest
@@ -146,20 +145,3 @@ def test_a_manifest_of_version_010_is_readable(tmp_path):
     assert read.sets[0].orders == ((1, 0),)
     assert (read.sets[0].layout, read.sets[0].when) == ("block", "uniform")
     assert (read.sets[0].form, read.sets[0].overlap) == ("raw", None)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"schema": 2, "models": []}', r"schema 2 \(this version reads 1\)"),
-        ('{"schema": 1}', "not a manifest"),
-        ('{"schema": 1, "sets": [3]}', "not a manifest"),
-        ("[]", "not a manifest"),
-        ("{", "not a manifest"),
-    ],
-)
-def test_other_files_are_no_manifests(tmp_path, text, message):
-    path = tmp_path / "manifest.json"
-    path.write_text(text)
-    with pytest.raises(InputError, match=message):
-        read_manifest(path)

@@ -1,11 +1,14 @@
-"""`train.pretrain`: what is planted is scored; folders, disks, prepared data."""
+"""A run: what is planted is scored; folders, disks, prepared data, exports."""
 
 import dataclasses
 import json
+import os
 import shutil
+import sys
 import types
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from etils.epath import backend
@@ -21,7 +24,9 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test
+from train.checkpoints import restore_params, saved_steps
 from train.export import export
+from train.export import main as export_main
 from train.loop import train
 from train.manifest import read_manifest, write_manifest
 from train.prepared import prepared_once
@@ -322,6 +327,60 @@ def test_what_audits_will_cut_is_said_before_anything_trains(corpus, tmp_path, c
     (said,) = [line for line in capsys.readouterr().err.splitlines() if "cut" in line]
     assert said.startswith(f"long: audits of a model with a context of {context} ")
     assert f"cut 6 of 6 to {(context - 1) // 2} tokens" in said
+
+
+def _export(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["train.export", *map(str, words)])
+    return export_main()
+
+
+def test_exported_weights_are_the_checkpoints_and_replace_those_that_stand_there(
+    finished, tmp_path, monkeypatch, capsys
+):
+    run, last = tmp_path / "run", saved_steps(finished)[-1]
+    shutil.copytree(finished, run)
+    for words, step in (((), last), (("--step", 10), 10)):
+        out = run / "exports" / f"step-{step}"
+        for _ in range(2):
+            assert _export(monkeypatch, run, *words) == 0
+            assert capsys.readouterr().out == f"model: {out}\n"
+        _, _, decoder = restore_params(run, step)
+        found = load_checkpoint(str(out))
+        states = nnx.state(found.decoder), nnx.state(decoder)
+        jax.tree.map(np.testing.assert_array_equal, *states)
+        model = files_of(run / "model")
+        assert (files_of(out) == model) == (step == last)
+    assert {path.name for path in out.parent.iterdir()} == {"step-10", f"step-{last}"}
+
+
+def test_what_cannot_be_exported_says_what_can_be(
+    finished, tmp_path, monkeypatch, capsys
+):
+    def error(*words):
+        assert _export(monkeypatch, *words) == 2
+        return capsys.readouterr().err
+
+    said = error(finished, "--step", 15)
+    assert "no checkpoint at step 15" in said and "there are: 10, 20" in said
+    # A folder of something else is kept.
+    (tmp_path / "thesis.tex").write_text("years of work")
+    assert "is not empty" in error(finished, "--out", tmp_path)
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+    # A finished run without checkpoints names its model.
+    without_checkpoints(finished, tmp_path / "run")
+    told = f"hint: the run is finished: its model is {tmp_path}/run/model"
+    assert told in error(tmp_path / "run")
+
+
+def test_files_of_a_model_follow_the_umask(finished, tmp_path, monkeypatch):
+    before = os.umask(0o027)
+    try:
+        assert _export(monkeypatch, finished, "--out", tmp_path / "model") == 0
+    finally:
+        os.umask(before)
+    files = list((tmp_path / "model").iterdir())
+    assert "model.safetensors" in [path.name for path in files]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o640}
 
 
 # Reads all documentation of the Python installation.
