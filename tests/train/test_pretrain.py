@@ -348,8 +348,6 @@ def test_exported_weights_are_the_checkpoints_and_replace_those_that_stand_there
         found = load_checkpoint(str(out))
         states = nnx.state(found.decoder), nnx.state(decoder)
         jax.tree.map(np.testing.assert_array_equal, *states)
-        one, other = (path / "model.safetensors" for path in (out, run / "model"))
-        assert (one.read_bytes() == other.read_bytes()) == (step == last)
     assert {path.name for path in out.parent.iterdir()} == {"step-10", f"step-{last}"}
 
 
