@@ -15,7 +15,11 @@ from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
-from train.population_device import score_population, score_population_tests, stacked
+from train.population_device import (
+    score_population,
+    score_population_tests,
+    stacked,
+)
 
 pytestmark = pytest.mark.unoptimised
 
@@ -44,12 +48,11 @@ def draw_groups(n, seed, longest=12):
 
     # The first has four, so that all calls have one shape and compile once.
     sizes = [4, *rng.integers(1, 5, n - 1).tolist()]
-    return [
-        PairGroup(
-            ids(longest), tuple(ids(12) for _ in range(k)), i, tuple(range(1, k + 1))
-        )
-        for i, k in enumerate(sizes)
-    ]
+    groups = []
+    for i, k in enumerate(sizes):
+        after = tuple(ids(12) for _ in range(k))
+        groups.append(PairGroup(ids(longest), after, i, tuple(range(1, k + 1))))
+    return groups
 
 
 def population(seeds):
@@ -60,64 +63,55 @@ def population(seeds):
 
 def assert_as_single(decoders, groups, scored):
     for decoder, of_model, scores in zip(decoders, groups, scored, strict=True):
-        pairs = local_scorer(decoder).pairs
-        for own, expected in zip(
-            scores.logprobs, pairs.logprobs(of_model).logprobs, strict=True
-        ):
-            for one, other in zip(own, expected, strict=True):
-                np.testing.assert_allclose(one, other, **CLOSE)
+        expected = local_scorer(decoder).pairs.logprobs(of_model)
+        for own, other in zip(scores.logprobs, expected.logprobs, strict=True):
+            jax.tree.map(
+                lambda a, b: np.testing.assert_allclose(a, b, **CLOSE), own, other
+            )
+
+
+# Two padded lengths, and with 200 tokens more groups than one call takes; or groups
+# that all models share.
+OWN = [draw_groups(n, seed, 24) for seed, n in enumerate((30, 5, 41))]
+SHARED = [draw_groups(12, 3)] * 2
 
 
 @pytest.mark.parametrize(
-    ("side_by_side", "batch_tokens"),
-    [pytest.param(False, None, marks=pytest.mark.slow), (True, 200)],
+    ("groups", "how"),
+    [
+        (OWN, {"side_by_side": True, "batch_tokens": 200}),
+        (SHARED, {"side_by_side": True}),
+        (SHARED, {"side_by_side": False}),
+    ],
 )
-def test_every_model_gets_the_scores_of_its_own_scorer(side_by_side, batch_tokens):
-    decoders, graphdef, states = population((0, 1, 2))
-    # Two padded lengths, and with 200 tokens more groups than one call takes.
-    groups = [draw_groups(n, seed, 24) for seed, n in enumerate((30, 5, 41))]
-    scored = score_population(
-        graphdef,
-        states,
-        groups,
-        context=CONTEXT,
-        side_by_side=side_by_side,
-        batch_tokens=batch_tokens,
-    )
+def test_every_model_gets_the_scores_of_its_own_scorer(groups, how):
+    decoders, graphdef, states = population(range(len(groups)))
+    scored = score_population(graphdef, states, groups, context=CONTEXT, **how)
     assert_as_single(decoders, groups, scored)
 
 
-@pytest.mark.parametrize("side_by_side", [False, True])
-def test_shared_pairs_are_scored_by_every_model(side_by_side):
-    decoders, graphdef, states = population((0, 1))
-    groups = [draw_groups(12, 3)] * 2
-    scored = score_population(
-        graphdef, states, groups, context=CONTEXT, side_by_side=side_by_side
-    )
-    assert_as_single(decoders, groups, scored)
-
-
-def test_group_beyond_the_context_is_named():
-    _, graphdef, states = population((0,))
-    long = PairGroup(np.zeros(60, np.int32), (np.zeros(6, np.int32),), 0, (1,))
-    with pytest.raises(ValueError, match=r"group 0: 60 \+ 6 ids exceed"):
-        score_population(graphdef, states, [[long]], context=CONTEXT)
-
-
-def plan(name, n, seed):
+def plan(name, n, seed, method="adjacency"):
     rng = np.random.default_rng(seed)
-    ids = tuple(
-        rng.integers(2, VOCABULARY, rng.integers(3, 13)).astype(np.int32)
-        for _ in range(n)
-    )
+    sizes = rng.integers(3, 13, n)
+    ids = tuple(rng.integers(2, VOCABULARY, k).astype(np.int32) for k in sizes)
     return plan_test(
         Benchmark(name, tuple(f"{name} {i}" for i in range(n)), (None,) * n),
         Encoded(ids, np.array([1], np.int32), np.zeros(n, np.int32)),
-        order_method("adjacency"),
+        order_method(method),
         prefix_id=0,
         context=CONTEXT,
         seed=0,
     )
+
+
+def test_what_does_not_fit_is_refused():
+    _, graphdef, states = population((0,))
+    long = PairGroup(np.zeros(60, np.int32), (np.zeros(6, np.int32),), 0, (1,))
+    with pytest.raises(ValueError, match=r"group 0: 60 \+ 6 ids exceed"):
+        score_population(graphdef, states, [[long]], context=CONTEXT)
+    whole = [[plan("a", 12, 1, "reversal")]]
+    with pytest.raises(ValueError, match="reversal scores no pairs"):
+        score_population_tests(whole, graphdef, states, context=CONTEXT)
 
 
 def test_tests_of_a_population_have_the_evidence_of_single_tests():
@@ -134,31 +128,15 @@ def test_tests_of_a_population_have_the_evidence_of_single_tests():
 
 def test_model_that_diverged_costs_the_others_nothing():
     decoders, graphdef, _ = population((0, 1, 2))
-    broken = nnx.state(decoders[1])
-    broken = jax.tree.map(lambda x: x * np.nan, broken)
-    states = stacked([nnx.state(decoders[0]), broken, nnx.state(decoders[2])])
+    own = [nnx.state(one) for one in decoders]
+    own[1] = jax.tree.map(lambda x: x * np.nan, own[1])
     planned = [[plan(f"{m}a", 8, m), plan(f"{m}b", 8, m + 9)] for m in range(3)]
     first, failed, last = score_population_tests(
-        planned, graphdef, states, context=CONTEXT
+        planned, graphdef, stacked(own), context=CONTEXT
     )
     assert len(first) == len(last) == 2
     assert isinstance(failed, InputError)
     assert str(failed).startswith("1a: example ")
-    scored = score_population(
-        graphdef, states, [draw_groups(3, m) for m in range(3)], context=CONTEXT
-    )
+    groups = [draw_groups(3, m) for m in range(3)]
+    scored = score_population(graphdef, stacked(own), groups, context=CONTEXT)
     assert isinstance(scored[1], NonFiniteScoreError)
-
-
-def test_tests_that_score_whole_orders_are_refused():
-    _, graphdef, states = population((0,))
-    whole = plan_test(
-        plan("a", 12, 1).benchmark,
-        plan("a", 12, 1).encoded,
-        order_method("reversal"),
-        prefix_id=0,
-        context=CONTEXT,
-        seed=0,
-    )
-    with pytest.raises(ValueError, match="reversal scores no pairs"):
-        score_population_tests([[whole]], graphdef, states, context=CONTEXT)
