@@ -7,7 +7,6 @@ returns what it gives at its end.
 import dataclasses
 import functools
 import json
-import os
 import ssl
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -32,7 +31,7 @@ from tests.support.store_process import (
     drawn_sequences,
 )
 from train import population_job, tokens
-from train.manifest import write_manifest
+from train.population_job import ModelResult
 from train.sources import open_corpus
 from train.step_log import MetricsLog
 
@@ -75,8 +74,10 @@ class Process:
         for name, (data, stamp) in found.items():
             before, stamp_before = self._looked_at.get(name, (b"", None))
             if stamp != stamp_before:
-                start = len(os.path.commonprefix([before, data]))
-                new.append((name, start, len(data)) if self._appends else (name, 0, 1e9))
+                pairs = enumerate(zip(before, data, strict=False))
+                same = next((i for i, (a, b) in pairs if a != b), len(before))
+                first, end = (same, len(data)) if self._appends else (0, 10**9)
+                new.append((name, first, end))
         waiting = [part for part in self.made if part not in self.places]
         if new and waiting:
             self.places[waiting[0]] = new
@@ -116,6 +117,7 @@ class Store:
     n_waiting: int = 0
     spares: bool = False
     partial: Callable[[str], str] | None = None
+    n_examples: int = 25
 
 
 def journal(process):
@@ -166,7 +168,7 @@ def scores(process):
     sums = scorer.sums(SEQUENCES, process.look)
     kept = "tokens"
     rows = scorer.tokens(SEQUENCES, process.look)
-    return [sums.loglik.tobytes(), sums.first.tobytes(), *(row.tobytes() for row in rows)]
+    return [found.tobytes() for found in (sums.loglik, sums.first, *rows)]
 
 
 def metrics(process):
@@ -212,9 +214,9 @@ def population(process):
         result = population_job.finished_result(job, seed)
         if result is None:
             process.make(seed)
-            counts = [field.name for field in dataclasses.fields(population_job.ModelResult)]
-            fields = dict.fromkeys(counts, 1) | {"seed": seed, "rows": ()}
-            result = population_job.ModelResult(**fields)
+            counts = dataclasses.fields(ModelResult)
+            fields = dict.fromkeys([field.name for field in counts], 1)
+            result = ModelResult(**fields | {"seed": seed, "rows": ()})
             with (
                 mock.patch.object(population_job, "_manifest"),
                 mock.patch.object(population_job, "write_manifest"),
@@ -233,8 +235,8 @@ def corpus_in(process):
         docs.mkdir(parents=True)
         lines = [f"words {' '.join(f'w{i * j}' for j in range(30))}" for i in range(24)]
         rows = [json.dumps({"text": line}) + "\n" for line in lines]
-        (docs / "a.jsonl").write_text("".join(rows[:14]) + "{\n")
-        (docs / "b.jsonl").write_text("".join(rows[14:]))
+        (docs / "a.jsonl").write_text("".join(rows[:18]) + "{\n")
+        (docs / "b.jsonl").write_text("".join(rows[18:]))
         # Behind texts they are counted, where there was none they are hopeless.
         (docs / "c.jsonl").write_text("{}\n" * 9)
         (docs.parent / "bench.txt").write_text("\n".join([*lines[::5], "?!"]) + "\n")
@@ -253,7 +255,7 @@ def overlap(process):
 
     with (
         mock.patch.object(search.Search, "add", made),
-        mock.patch.object(search, "BATCH", 900),
+        mock.patch.object(search, "BATCH", 500),
         mock.patch.object(search, "_HOPELESS", 5),
         mock.patch.object(search, "_SAVE_SECONDS", 0.0),
     ):
@@ -296,7 +298,10 @@ STORES = {
     "scores": Store(scores, n_waiting=1),
     "metrics": Store(metrics, spares=True, notices=False, n_waiting=1),
     "records of a study": Store(
-        records, appends=False, notices=False, partial=lambda name: f"{name}.h.1.partial"
+        records,
+        appends=False,
+        notices=False,
+        partial=lambda name: f"{name}.h.1.partial",
     ),
     "models of a population": Store(
         population,
@@ -305,7 +310,11 @@ STORES = {
         partial=lambda name: name.replace("/", ".partial/"),
     ),
     "search of a corpus": Store(
-        overlap, appends=False, behind=True, partial=lambda name: f"{name}.h.1.partial"
+        overlap,
+        appends=False,
+        behind=True,
+        partial=lambda name: f"{name}.h.1.partial",
+        n_examples=12,
     ),
     "ids of a corpus": Store(
         token_blocks,

@@ -48,7 +48,7 @@ class Resumption(RuleBasedStateMachine):
             self.start(10**9)
         shutil.rmtree(self.folder)
 
-    @rule(lasts=st.integers(0, 6))
+    @rule(lasts=st.integers(0, 4))
     def start(self, lasts):
         process = Process(self.folder, lasts, appends=self.store.appends)
         try:
@@ -143,7 +143,7 @@ class Resumption(RuleBasedStateMachine):
             part
             for part in self.held
             for file, first, end in self.places[part]
-            if (file == name and is_hit(first, end)) or (file != name and file not in disk)
+            if (is_hit(first, end) if file == name else file not in disk)
         ]
         if hit and self.store.behind:
             hit = self.parts[min(map(self.parts.index, hit)) :]
@@ -165,7 +165,7 @@ def test_a_run_that_is_disturbed_ends_as_one_that_was_not(name):
     run_state_machine_as_test(
         lambda: Resumption(name),
         settings=settings(
-            max_examples=25,
+            max_examples=STORES[name].n_examples,
             stateful_step_count=8,
             derandomize=True,
             deadline=None,

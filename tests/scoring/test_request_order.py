@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import jaxcontam
-from jaxcontam.data.journal import Journal
 from jaxcontam.scoring.pair_plan import PairGroup
 from tests.scoring.api.test_remote import IDS, echoed, served
 
@@ -48,25 +47,3 @@ def test_drift_cannot_favour_rows_that_stand_first_in_a_plan(drifted):
     # In the plan's order the halves differ by 0.5; the standard error of the
     # difference of two random halves is 2 / sqrt(12 N) = 0.0236.
     assert abs(found[: N // 2].mean() - found[N // 2 :].mean()) < 4 * 0.0236
-
-
-def test_a_run_that_was_cut_off_goes_on_with_the_same_values(tmp_path):
-    def answer(request, most):
-        asked.append(request)
-        if len(asked) > most:
-            return httpx2.Response(401, json={})
-        return httpx2.Response(200, json=echoed(["a", "b"], [None, value(request)]))
-
-    def value(request):
-        return -float(request.content.split(b"[[0, ")[1].split(b"]")[0])
-
-    rows, asked = [(0, i) for i in range(300)], []
-    journal = Journal(tmp_path / "requests.jsonl")
-    with pytest.raises(jaxcontam.InputError, match="401"):
-        served(lambda r: answer(r, 200), journal, way=IDS).scores(rows, None)
-    n_kept = sum(served(None, Journal(journal.path), way=IDS).holds(r) for r in rows)
-    assert 0 < n_kept <= 200
-    asked.clear()
-    prompts = served(lambda r: answer(r, 300), Journal(journal.path), way=IDS)
-    assert [s.logprobs[0] for s in prompts.scores(rows, None)] == [-i for _, i in rows]
-    assert len(asked) == 300 - n_kept

@@ -6,7 +6,6 @@ The model is a table in NumPy, except where a command is named.
 import collections
 import dataclasses
 import json
-import shutil
 
 import jax
 import numpy as np
@@ -128,25 +127,6 @@ def test_a_merge_names_all_that_is_missing_and_scores_nothing(tmp_path):
     expected, _ = alone()
     assert_same_bits(each_scored(calls_of(scorer)), expected)
     assert asked == []
-
-
-def test_a_killed_share_is_named_and_goes_on(tmp_path, capsys):
-    folder = tmp_path / "store"
-    score_share(folder, 0, 2)
-    scorer, asked = scorer_of(folder, Share(1, 2))
-
-    def interrupt(done, total):
-        if len(asked) > 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        scorer.sums(SEQUENCES, interrupt)
-    shutil.copytree(folder, tmp_path / "copy")
-    scorer_of(tmp_path / "copy")[0].sums(SEQUENCES)
-    assert "1 of 2 shares are missing: 1;" in capsys.readouterr().err
-    again = score_share(folder, 1, 2)
-    # Of what it was asked, the last batches were on their way.
-    assert again and not set(again) & set(asked[:-2])
 
 
 def test_scores_of_another_machine_are_told_apart(tmp_path, capsys):

@@ -4,7 +4,6 @@ The numbers come from a stub in NumPy, except where the real kernel is named.
 """
 
 import dataclasses
-import itertools
 import shutil
 
 import numpy as np
@@ -18,7 +17,6 @@ from tests.support.store_process import (
     BATCH_TOKENS,
     CONTEXT,
     IDENTITY,
-    N_KILLS,
     TABLE,
     V,
     drawn_sequences,
@@ -42,42 +40,11 @@ def counted(folder, *, forward=None, identity=IDENTITY):
     return Scorer(count, context=CONTEXT, batch_tokens=BATCH_TOKENS, store=store), asked
 
 
-def moments(inputs_BS, targets_BS):
-    logprobs_BS = TABLE[inputs_BS, targets_BS]
-    return logprobs_BS, 2 * logprobs_BS, logprobs_BS**2, logprobs_BS / 2
-
-
 def assert_same_bits(found, expected):
     for a, b in zip(found, expected, strict=True):
         assert a.dtype == b.dtype
         assert a.shape == b.shape
         assert a.tobytes() == b.tobytes()
-
-
-@pytest.mark.parametrize("n_scores", [1, 4])
-def test_rerun_asks_the_model_for_nothing_and_gives_the_same_bits(tmp_path, n_scores):
-    forward = moments if n_scores == 4 else None
-    identity = dataclasses.replace(IDENTITY, moments=n_scores == 4)
-    # Ids alone, one window, several windows.
-    sequences = [*drawn_sequences(60), np.array([3], np.int32)]
-    first, asked = counted(tmp_path, forward=forward, identity=identity)
-    sums, tokens = first.sums(sequences), first.tokens(sequences)
-    assert len(asked) > 0
-    assert sums.n_cached == 0
-    again, asked = counted(tmp_path, forward=forward, identity=identity)
-    sums_again, tokens_again = again.sums(sequences), again.tokens(sequences)
-    assert asked == []
-    assert sums_again.n_cached == sum(len(ids) - 1 for ids in sequences)
-    assert_same_bits([sums_again.loglik], [sums.loglik])
-    assert_same_bits([sums_again.first], [sums.first])
-    assert_same_bits(tokens_again, tokens)
-    without = Scorer(
-        forward or (lambda a, b: (TABLE[a, b],)),
-        context=CONTEXT,
-        batch_tokens=BATCH_TOKENS,
-    )
-    assert_same_bits([without.sums(sequences).loglik], [sums.loglik])
-    assert_same_bits(without.tokens(sequences), tokens)
 
 
 def test_first_sums_are_those_of_the_first_targets():
@@ -192,60 +159,6 @@ def test_device_that_gives_other_numbers_for_stored_rows_is_refused(tmp_path):
     ) as caught:
         scorer.sums([rows[0], rows[2]])
     assert "--no-store" in caught.value.hint
-
-
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory):
-    """Folder after N_KILLS killed runs, and what each of them asked for."""
-    folder = tmp_path_factory.mktemp("killed")
-    found = said_by("kill_at_random_moments", folder / "store", folder / "log")
-    return folder / "store", found
-
-
-def test_runs_killed_at_random_moments_never_repeat_a_committed_batch(killed):
-    _, found = killed
-    assert len(found) == N_KILLS
-    held = [row[0] for row in found]
-    assert held == sorted(held)
-    # The kills fell into the scoring, not all before or after it.
-    assert len(set(held)) > N_KILLS / 4
-    assert [repeated for _, _, repeated in found] == [0] * N_KILLS
-    # Only what was in flight is lost: one batch on the device, one before it.
-    for (before, asked, _), (after, _, _) in itertools.pairwise(found):
-        assert after - before >= asked - 2
-
-
-def test_run_after_the_kills_gives_the_bits_of_an_uninterrupted_one(killed):
-    folder, found = killed
-    sequences = drawn_sequences()
-    uninterrupted = scorer_with(None).sums(sequences)
-    resumed, asked = counted(folder)
-    sums = resumed.sums(sequences)
-    assert_same_bits([sums.loglik], [uninterrupted.loglik])
-    assert_same_bits([sums.first], [uninterrupted.first])
-    _, batches = resumed.plan(sequences)
-    assert len(asked) <= len(batches) - found[-1][0]
-    assert sums.n_cached > 0
-
-
-def test_interrupted_run_goes_on_in_the_same_process(tmp_path):
-    sequences, calls = drawn_sequences(60), []
-
-    def interrupt(done, total):
-        calls.append(done)
-        if len(calls) == 5:
-            raise KeyboardInterrupt
-
-    scorer, asked = counted(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        scorer.sums(sequences, interrupt)
-    n_before = len(asked)
-    found = scorer.sums(sequences)
-    _, batches = scorer.plan(sequences)
-    # The batch that was on the device when the run ended is the one asked for twice.
-    assert len(asked) == len(batches) + 1
-    assert n_before == 6
-    assert_same_bits([found.loglik], [scorer_with(None).sums(sequences).loglik])
 
 
 def test_folder_deleted_while_a_run_uses_it_changes_no_number(tmp_path):

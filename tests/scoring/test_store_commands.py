@@ -42,63 +42,6 @@ def benchmark(tmp_path):
     return path
 
 
-def comparable(out):
-    """The report without what differs between two runs of one command."""
-    document = json.loads((out / "report.json").read_text())
-    for name in ("command", "started", "wall_seconds", "digest"):
-        del document[name]
-    for row in document["results"]:
-        for name in ("tokens_scored", "cached_tokens"):
-            del row[name]
-    return document
-
-
-def test_interrupted_audit_goes_on_and_gives_the_report_of_an_uninterrupted_one(
-    pulse, benchmark, tmp_path, capsys, monkeypatch, asked_of_kernel
-):
-    from jaxcontam.scoring.store import ScoreStore
-
-    words = ["audit", str(pulse / "model"), str(benchmark), "--batch-tokens", "128"]
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    assert main([*words, "--out", str(whole), "--no-store"]) == 0
-    assert not (whole / "store").exists()
-    n_batches = len(asked_of_kernel)
-    asked_of_kernel.clear()
-
-    commit, calls = ScoreStore.commit, []
-
-    def interrupt(*args):
-        calls.append(args)
-        if len(calls) == n_batches // 2:
-            raise KeyboardInterrupt
-        return commit(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ScoreStore, "commit", interrupt)
-        assert main([*words, "--out", str(out)]) == 130
-    assert "run the same command again" in capsys.readouterr().err
-    assert not (out / "report.json").exists()
-    n_committed = n_batches // 2 - 1
-    asked_of_kernel.clear()
-    assert main([*words, "--out", str(out)]) == 0
-    assert len(asked_of_kernel) == n_batches - n_committed
-    assert comparable(out) == comparable(whole)
-    archive = (out / "orders.npz").read_bytes()
-    assert archive == (whole / "orders.npz").read_bytes()
-
-    asked_of_kernel.clear()
-    document = json.loads((out / "report.json").read_text())
-    assert main([*words, "--out", str(out)]) == 0
-    assert asked_of_kernel == []
-    assert comparable(out) == comparable(whole)
-    assert (out / "orders.npz").read_bytes() == archive
-    again = json.loads((out / "report.json").read_text())
-    for before, after in zip(document["results"], again["results"], strict=True):
-        total = before["tokens_scored"] + before["cached_tokens"]
-        assert total > 0
-        assert (after["tokens_scored"], after["cached_tokens"]) == (0, total)
-
-
 def test_dry_run_says_what_would_be_scored_and_writes_nothing(
     pulse, benchmark, tmp_path, capsys, monkeypatch
 ):

@@ -7,7 +7,6 @@ functions below. LOG gets a line for each batch that the forward function is ask
 import hashlib
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxcontam.errors import InputError
 from jaxcontam.scoring.identity import ScoreIdentity
 from jaxcontam.scoring.rows import SUMS, fill
 from jaxcontam.scoring.scorer import Scorer, batch_keys
@@ -131,21 +129,6 @@ def two_at_once(folder, log, seed):
         os.waitpid(pid, 0)
 
 
-def full_disk(folder, log, seed):
-    """Print the message of a run whose files may not exceed `seed` bytes.
-
-    Then there is room again, and the same scorer scores one half of it all.
-    """
-    scorer, (_, most) = scorer_with(folder), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (seed, most))
-    try:
-        scorer.sums(drawn_sequences())
-    except InputError as e:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-        scorer.sums(drawn_sequences()[:500])
-        print(json.dumps([str(e), e.hint]))
-
-
 def process(name, folder, log, seed=0):
     """A process of this file that does a task, running."""
     root = Path(__file__).resolve().parents[2]
@@ -167,8 +150,7 @@ def said_by(name, folder, log, seed=0):
 
 
 TASKS = {
-    task.__name__: task
-    for task in (kill_at_random_moments, run_once, two_at_once, full_disk)
+    task.__name__: task for task in (kill_at_random_moments, run_once, two_at_once)
 }
 
 if __name__ == "__main__":
