@@ -102,15 +102,6 @@ def test_a_run_that_was_stopped_ends_with_the_weights_of_one_that_was_not(
     assert sorted(found) == list(range(done + 1, N_STEPS + 1))
 
 
-def test_a_checkpoint_that_was_not_the_last_word_changes_nothing(whole, tmp_path):
-    # As if killed at step 17: only the checkpoint at 16 is known of.
-    run(tmp_path, stop_at=17, steps=8)
-    assert saved_steps(tmp_path) == [16, 17]
-    shutil.rmtree(tmp_path / CHECKPOINTS_DIR / "17")
-    trained, _ = run(tmp_path, steps=8)
-    assert_equal_weights(trained.decoder, whole[0].decoder)
-
-
 def test_all_processes_save_by_the_clock_of_the_first_and_stop_when_one_is_told(
     tmp_path, monkeypatch
 ):

@@ -260,13 +260,6 @@ def test_commit_alone_makes_no_model_obsolete(tmp_path):
     assert finished_result(again, 7) == result(7, 0.1)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"key": "k", "rows": [{}]}'])
-def test_broken_result_is_made_again(tmp_path, text):
-    (tmp_path / "model-7").mkdir()
-    (tmp_path / "model-7" / "tests.json").write_text(text)
-    assert finished_result(job(tmp_path), 7) is None
-
-
 def test_power_counts_pvalues_at_the_level_and_below():
     models = [result(i, p) for i, p in enumerate((1e-300, 0.001, 0.0011, 0.05, 0.3))]
     deep, mild = power_rows([*models, result(9, 1.0, copies=0)])[2:]

@@ -126,21 +126,6 @@ def test_losses_are_written_to_the_bit(tmp_path):
     np.testing.assert_array_equal(np.array(found, np.float32), losses)
 
 
-@pytest.mark.parametrize("n_bytes_lost", [0, 1, 5, 40])
-def test_resumed_metrics_are_those_of_an_uninterrupted_run(tmp_path, n_bytes_lost):
-    whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
-    with MetricsLog(whole) as log:
-        _append(log, range(1, 21))
-    with MetricsLog(killed) as log:
-        _append(log, range(1, 17))
-    killed.write_bytes(killed.read_bytes()[: -n_bytes_lost or None])
-    with MetricsLog(killed, last_step=10) as log:
-        assert [row["step"] for row in log.rows] == list(range(1, 11))
-        _append(log, range(11, 21), seconds=0.0)
-    # The second process adds its seconds to those of the first.
-    assert killed.read_bytes() == whole.read_bytes()
-
-
 def test_metrics_from_the_start_forget_an_earlier_run(tmp_path):
     path = tmp_path / "metrics.jsonl"
     with MetricsLog(path) as log:

@@ -47,20 +47,6 @@ def test_processes_share_out_each_global_batch(rows, n_processes):
         np.testing.assert_array_equal(joined, batch)
 
 
-@pytest.mark.parametrize("done", [0, 1, 5, 7])
-def test_a_saved_state_goes_on_at_the_exact_next_batch(rows, done):
-    batches = row_batches(rows, batch_rows=8, n_steps=7)
-    for _ in range(done):
-        next(batches)
-    again = row_batches(rows, batch_rows=8, n_steps=7)
-    again.set_state(batches.get_state())
-    rest = np.array(list(again)).reshape(-1, 8, CONTEXT + 1)
-    assert len(rest) == 7 - done
-    np.testing.assert_array_equal(
-        rest, np.array(list(batches)).reshape(-1, 8, CONTEXT + 1)
-    )
-
-
 def test_a_state_of_one_process_serves_two(rows):
     alone = row_batches(rows, batch_rows=8, n_steps=7)
     next(alone)

@@ -86,80 +86,6 @@ def test_a_vocabulary_over_two_bytes_gets_four():
     np.testing.assert_array_equal(cache.ids, [65_536, 1, 65_535])
 
 
-def test_a_second_opening_tokenises_nothing(files, tokenizer, tmp_path, monkeypatch):
-    corpus = open_corpus([files])
-    first = token_cache(corpus, tokenizer, tmp_path / "cache")
-    monkeypatch.setattr("train.tokens.encode", _refuse)
-    again = token_cache(open_corpus([files]), tokenizer, tmp_path / "cache")
-    assert again.digest == first.digest
-    np.testing.assert_array_equal(again.ids, first.ids)
-
-
-@pytest.mark.parametrize("name", ["ids.bin", "bounds.bin", "cache.json"])
-@pytest.mark.parametrize("damage", ["cut", "changed", "missing"])
-def test_a_damaged_cache_is_made_again(
-    files, tokenizer, tmp_path, name, damage, capsys
-):
-    corpus = open_corpus([files])
-    token_cache(corpus, tokenizer, tmp_path / "cache")
-    (path,) = (tmp_path / "cache").glob(f"*/{name}")
-    data = path.read_bytes()
-    if damage == "cut":
-        path.write_bytes(data[:-3])
-    elif damage == "changed":
-        path.write_bytes(data[:20] + bytes([data[20] ^ 1]) + data[21:])
-    else:
-        path.unlink()
-    again = token_cache(corpus, tokenizer, tmp_path / "cache")
-    assert_holds_texts(again, TEXTS, tokenizer)
-    assert "damaged, tokenised again" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("block_ids", [1, 300, 10**6])
-@pytest.mark.parametrize("batch", [1, 7, 4096])
-def test_a_killed_run_goes_on_and_tokenises_no_whole_block_twice(
-    files, tokenizer, tmp_path, monkeypatch, block_ids, batch
-):
-    monkeypatch.setattr("train.tokens._BATCH_TEXTS", batch)
-    corpus, seen = open_corpus([files]), []
-    _stop_encoding(monkeypatch, after=30, seen=seen)
-    with pytest.raises(KeyboardInterrupt):
-        token_cache(corpus, tokenizer, tmp_path, block_ids=block_ids)
-    first = len(seen)
-    _stop_encoding(monkeypatch, after=10**9, seen=seen)
-    cache = token_cache(corpus, tokenizer, tmp_path, block_ids=block_ids)
-    if block_ids == 1:
-        # Each batch was a block, so that only the one that was cut short is repeated.
-        assert len(seen) == len(TEXTS) and first > 0
-    assert_holds_texts(cache, TEXTS, tokenizer)
-    assert cache.digest == as_cache(TEXTS, tokenizer).digest
-
-
-@pytest.mark.parametrize("damage", ["cut", "changed", "missing"])
-def test_blocks_from_the_first_damaged_one_on_are_tokenised_again(
-    files, tokenizer, tmp_path, monkeypatch, damage
-):
-    monkeypatch.setattr("train.tokens._BATCH_TEXTS", 5)
-    corpus = open_corpus([files])
-    with monkeypatch.context() as patch:
-        _stop_encoding(patch, after=30, seen=[])
-        with pytest.raises(KeyboardInterrupt):
-            token_cache(corpus, tokenizer, tmp_path, block_ids=1)
-    path, *_ = tmp_path.glob("*.partial/blocks/2.npz")
-    data = path.read_bytes()
-    middle = len(data) // 2
-    if damage == "cut":
-        path.write_bytes(data[:middle])
-    elif damage == "changed":
-        flipped = bytes([data[middle] ^ 1])
-        path.write_bytes(data[:middle] + flipped + data[middle + 1 :])
-    else:
-        path.unlink()
-    cache = token_cache(corpus, tokenizer, tmp_path, block_ids=1)
-    assert_holds_texts(cache, TEXTS, tokenizer)
-    assert cache.digest == as_cache(TEXTS, tokenizer).digest
-
-
 def test_another_text_or_tokenizer_is_another_cache(files, tokenizer, tmp_path):
     token_cache(open_corpus([files]), tokenizer, tmp_path / "cache")
     with (files / "b.jsonl").open("a") as handle:
@@ -270,23 +196,3 @@ def test_eos_stands_in_for_a_missing_bos_and_one_of_them_is_needed(tmp_path):
 def test_a_folder_without_a_tokenizer_is_named(tmp_path, name, message):
     with pytest.raises(InputError, match=message):
         read_tokenizer(tmp_path / name)
-
-
-def _refuse(*_, **__):
-    raise AssertionError("tokenised a text that is in the cache")
-
-
-def _stop_encoding(patch, *, after, seen):
-    """Let the tokenising stop as Ctrl-C stops it, after some documents."""
-    from train.tokens import encode
-
-    original = getattr(encode, "__wrapped__", encode)
-
-    def counted(texts, *rest):
-        if len(seen) + len(texts) > after:
-            raise KeyboardInterrupt
-        seen.extend(texts)
-        return original(texts, *rest)
-
-    counted.__wrapped__ = original
-    patch.setattr("train.tokens.encode", counted)
