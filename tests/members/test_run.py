@@ -147,21 +147,6 @@ def test_two_files_say_what_one_labelled_file_says(model, files, tmp_path):
         assert primary_of(one)[key] == primary_of(two)[key]
 
 
-def test_a_rerun_scores_nothing_again(model, files, tmp_path):
-    command = Membership(
-        model=model,
-        texts=str(files / "seen.txt"),
-        out=tmp_path,
-        scores=("min_k", "lowercase", "neighbourhood"),
-    )
-    first = command.run()["study"]
-    rows = (tmp_path / "texts.jsonl").read_bytes()
-    second = command.run()["study"]
-    assert first["cached_tokens"] < second["tokens_scored"]
-    assert second["cached_tokens"] == second["tokens_scored"]
-    assert (tmp_path / "texts.jsonl").read_bytes() == rows
-
-
 def test_a_dry_run_counts_what_a_run_scores(model, files, tmp_path, capsys):
     words = ["membership", model, str(files / "seen.txt"), "--out", str(tmp_path)]
     words += ["--scores", "min_k", "lowercase", "--json"]
