@@ -9,7 +9,6 @@ may take 1 GiB more than they start with, and 20 s an input.
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,12 +17,15 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
-from hypothesis import strategies as st
 
 from jaxcontam.cli.main import main
-from tests.faults.folders import contents, said
-from tests.faults.fuzzed import RECORDED, Target, table, targets
-from tests.faults.fuzzed_reports import archive_target, report_targets
+from tests.faults.fuzzed import (
+    RECORDED,
+    archive_target,
+    report_targets,
+    table,
+    targets,
+)
 from tests.faults.mutations import CHUNKS
 from tests.faults.test_large_files import ROOT
 
@@ -164,66 +166,3 @@ def test_of_many_malformed_reports_none_ends_in_a_traceback(reports, pulse):
     folders = {**reports, "audit": pulse}
     for name in all_reports(folders):
         assert confined("reports", name, MANY, folders) >= MANY
-
-
-def test_inputs_are_those_of_the_seed(monkeypatch):
-    def drawn():
-        inputs = []
-        fuzz(Target(st.integers(), lambda _, case: inputs.append(case), 1), 20)
-        return inputs
-
-    monkeypatch.delenv(SEED, raising=False)
-    fixed = drawn()
-    assert fixed == drawn()
-    monkeypatch.setenv(SEED, "20260101")
-    assert fixed != drawn() == drawn()
-
-
-def test_the_slow_suite_has_20_000_inputs():
-    assert MANY * sum(target.share for target in TARGETS.values()) >= 20_000
-
-
-def test_a_reader_that_takes_memory_or_time_or_raises_is_found():
-    code = (
-        "import tests.faults.test_fuzz as t, sys\n"
-        "t.MOST_SECONDS = {'slow': 1}.get(sys.argv[1], 60)\n"
-        "reader = {'slow': lambda *_: __import__('time').sleep(60),"
-        " 'large': lambda *_: len(b'x' * (1100 << 20)), 'wrong': lambda *_: 1 / 0}\n"
-        "from tests.faults.fuzzed import Target; from hypothesis import strategies\n"
-        "t.TARGETS['x'] = Target(strategies.just(b''), reader[sys.argv[1]], 1)\n"
-        "t.child('files', 'x', '1', '{}')"
-    )
-    ends = {}
-    for name in ("slow", "large", "wrong"):
-        words = [sys.executable, "-c", code, name]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-        ends[name] = done
-    assert ends["slow"].returncode == -signal.SIGALRM
-    assert int(ends["large"].stdout.split()[1]) > MOST_BYTES
-    assert "ZeroDivisionError" in ends["wrong"].stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("versions", None), ("results", [1]), ("command", 7)]
-)
-def test_a_report_with_a_field_of_another_kind_is_one_line(
-    reports, tmp_path, capsys, name, value
-):
-    for file in ("report.json", "orders.npz"):
-        shutil.copy(reports["prove"] / file, tmp_path)
-    document = json.loads((tmp_path / "report.json").read_text())
-    document[name] = value
-    (tmp_path / "report.json").write_text(json.dumps(document))
-    words = said(["report", tmp_path], capsys)
-    assert f"report.{name}" in words
-    assert "it is damaged, or not of this version" in words
-
-
-def test_a_damaged_report_keeps_the_page_that_stands_beside_it(reports, tmp_path):
-    before = contents(reports["prove"])
-    for name in before:
-        (tmp_path / name).write_bytes((reports["prove"] / name).read_bytes())
-    (tmp_path / "report.json").write_text("{}")
-    spoilt = contents(tmp_path)
-    assert main(["report", str(tmp_path)]) == 2
-    assert contents(tmp_path) == spoilt
