@@ -117,7 +117,7 @@ class Store:
     n_waiting: int = 0
     spares: bool = False
     partial: Callable[[str], str] | None = None
-    n_examples: int = 25
+    n_examples: int = 20
 
 
 def journal(process):
@@ -314,7 +314,7 @@ STORES = {
         appends=False,
         behind=True,
         partial=lambda name: f"{name}.h.1.partial",
-        n_examples=12,
+        n_examples=10,
     ),
     "ids of a corpus": Store(
         token_blocks,

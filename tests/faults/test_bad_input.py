@@ -31,7 +31,7 @@ def model(pulse, tmp_path):
 
 
 @pytest.mark.parametrize("bos", [True, False])
-def test_score_gives_an_empty_text_empty_lists(model, file, bos, tmp_path):
+def test_score_gives_an_empty_text_empty_lists(model, file, bos, tmp_path, capsys):
     if not bos:
         for name in ("config", "tokenizer_config"):
             config = model / f"{name}.json"
@@ -39,10 +39,13 @@ def test_score_gives_an_empty_text_empty_lists(model, file, bos, tmp_path):
             kept = {k: v for k, v in fields.items() if k[:4] not in ("bos_", "eos_")}
             config.write_text(json.dumps(kept))
     rows = [{"text": text} for text in ("", "a", "line one", "")]
-    path = file("x.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    lines = [json.dumps(row) + "\n" for row in rows]
+    path = file("x.jsonl", "".join([*lines[:2], "\n", *lines[2:]]))
     out = tmp_path / "scores.jsonl"
     words = ["score", str(model), str(path), "--text-field", "text", "--out", str(out)]
     assert main(words) == 0
+    told = [f"{out}: 4 texts", "x: 1 blank line left out"]
+    assert capsys.readouterr().out.splitlines() == told
     found = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["text"] for row in found] == [row["text"] for row in rows]
     assert (found[0]["prefix_id"] is None) == (not bos)
@@ -53,36 +56,17 @@ def test_score_gives_an_empty_text_empty_lists(model, file, bos, tmp_path):
     assert None not in found[2]["logprobs"][1:]
 
 
-def test_score_tells_what_it_leaves_out(model, file, tmp_path, capsys):
-    out = tmp_path / "scores.jsonl"
-    path = file("x.txt", "a\n\nline one\n")
-    assert main(["score", str(model), str(path), "--out", str(out)]) == 0
-    told = [f"{out}: 2 texts", "x: 1 blank line left out"]
-    assert capsys.readouterr().out.splitlines() == told
-
-
-@pytest.fixture
-def lines(file):
-    """A file in no order, which an audit scores."""
+def test_separator_typed_with_a_backslash_is_a_line_feed(pulse, file, tmp_path):
     numbers = np.random.default_rng(0).permutation(30)
-    return file("x.txt", "".join(f"line {i}\n" for i in numbers))
-
-
-def test_separator_typed_with_a_backslash_is_a_line_feed(pulse, lines):
+    path = file("x.txt", "".join(f"line {i}\n" for i in numbers))
     documents = []
-    for separator in ("\n", "\\n"):
-        out = lines.parent / f"out{len(documents)}"
-        words = ["audit", str(pulse / "model"), str(lines), "--separator", separator]
+    for out, separator in ((tmp_path / "a", "\n"), (tmp_path / "b", "\\n")):
+        words = ["audit", str(pulse / "model"), str(path), "--separator", separator]
         assert main([*words, "--out", str(out)]) == 0
-        documents.append(json.loads((out / "report.json").read_text())["results"])
-    assert documents[0] == documents[1]
-
-
-def test_models_in_folders_called_model_are_told_apart(pulse, lines, tmp_path):
-    words = ["audit", str(pulse / "model"), str(lines), "--out", str(tmp_path / "o")]
-    assert main(words) == 0
-    document = json.loads((tmp_path / "o" / "report.json").read_text())
-    assert document["model"]["name"] == pulse.name
+        documents.append(json.loads((out / "report.json").read_text()))
+    assert documents[0]["results"] == documents[1]["results"]
+    # A folder that is called model has the name of its parent.
+    assert documents[0]["model"]["name"] == pulse.name
 
 
 def test_report_names_the_flags_that_make_it_again(file):

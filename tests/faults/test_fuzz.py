@@ -2,16 +2,13 @@
 
 Hypothesis draws them without chance, so that every run has the same ones, or by the
 number in FUZZ_SEED, which a failure names: the nightly run has another one each day. A
-few of each kind are tried by default; with `pytest -m slow` 20,000, by processes that
-may take 1 GiB more than they start with, and 20 s an input.
+few of each kind are tried by default; with `pytest -m slow` 20,000, each of which may
+take 1 GiB of memory and 20 s.
 """
 
-import json
+import contextlib
+import functools
 import os
-import resource
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -19,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
 from jaxcontam.cli.main import main
+from tests.faults.folders import confined
 from tests.faults.fuzzed import (
     RECORDED,
     archive_target,
@@ -27,7 +25,6 @@ from tests.faults.fuzzed import (
     targets,
 )
 from tests.faults.mutations import CHUNKS
-from tests.faults.test_large_files import ROOT
 
 pytestmark = pytest.mark.unoptimised
 
@@ -39,9 +36,11 @@ SEED = "FUZZ_SEED"
 """Environment variable: a whole number."""
 
 
-def fuzz(target, a_hundredth, *, seconds=0):
-    """Run a target on new inputs, each in its time; returns how many there were."""
-    n_inputs = 0
+def fuzz(target, a_hundredth, *, is_confined=False):
+    """Run a target on new inputs; returns how many there were."""
+    n_inputs, limits = 0, contextlib.nullcontext
+    if is_confined:
+        limits = functools.partial(confined, n_bytes=MOST_BYTES, seconds=MOST_SECONDS)
 
     @settings(
         max_examples=target.share * a_hundredth,
@@ -54,63 +53,13 @@ def fuzz(target, a_hundredth, *, seconds=0):
     def law(case):
         nonlocal n_inputs
         n_inputs += 1
-        if seconds:
-            # Nobody catches it: the process ends.
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, limits():
             target.run(Path(folder), case)
 
     if SEED in os.environ:
         law = seed(int(os.environ[SEED]))(law)
     law()
-    if seconds:
-        signal.setitimer(signal.ITIMER_REAL, 0)
     return n_inputs
-
-
-def confined(kind, name, a_hundredth, folders):
-    """`fuzz` in a process of its own; fails on memory and time, too.
-
-    Args:
-        kind: `files` for `targets`, `reports` for those of finished runs.
-        name: Name of the target.
-        a_hundredth: See `FEW`.
-        folders: Folders of finished runs.
-    """
-    words = [
-        kind,
-        name,
-        str(a_hundredth),
-        json.dumps({k: str(folders[k]) for k in folders}),
-    ]
-    code = "import sys; from tests.faults.test_fuzz import child; child(*sys.argv[1:])"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True
-    )
-    name = f"{name}, {SEED}={os.environ.get(SEED)}"
-    assert done.returncode != -signal.SIGALRM, f"{name}: over {MOST_SECONDS} s"
-    assert done.returncode == 0, f"{name}: {done.stderr[-5000:]}"
-    n_inputs, n_bytes = map(int, done.stdout.splitlines()[-1].split())
-    assert n_bytes < MOST_BYTES, f"{name}: {n_bytes >> 20} MiB"
-    return n_inputs
-
-
-def child(kind, name, a_hundredth, folders):
-    """What `confined` runs: prints how many inputs, and the bytes that they took."""
-    found = TARGETS
-    if kind == "reports":
-        found = all_reports({k: Path(v) for k, v in json.loads(folders).items()})
-    before = _status("VmHWM")
-    # Should a reader go further, the machine must stay.
-    most = _status("VmData") + 3 * MOST_BYTES
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    n_inputs = fuzz(found[name], int(a_hundredth), seconds=MOST_SECONDS)
-    print(n_inputs, _status("VmHWM") - before)
-
-
-def _status(name):
-    text = Path("/proc/self/status").read_text()
-    return int(text.partition(f"{name}:")[2].split()[0]) << 10
 
 
 def all_reports(folders):
@@ -157,12 +106,11 @@ def test_a_malformed_report_is_refused_or_differs_and_changes_no_file(reports):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_of_20_000_malformed_inputs_none_takes_memory_or_time_or_a_traceback(name):
-    n_inputs = confined("files", name, MANY, {})
+    n_inputs = fuzz(TARGETS[name], MANY, is_confined=True)
     assert n_inputs >= TARGETS[name].share * MANY
 
 
 @pytest.mark.slow
 def test_of_many_malformed_reports_none_ends_in_a_traceback(reports, pulse):
-    folders = {**reports, "audit": pulse}
-    for name in all_reports(folders):
-        assert confined("reports", name, MANY, folders) >= MANY
+    for target in all_reports({**reports, "audit": pulse}).values():
+        assert fuzz(target, MANY, is_confined=True) >= MANY

@@ -5,14 +5,13 @@ import json
 import pytest
 
 from jaxcontam.cli.main import main
-from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.members.known_texts import load_labelled
 from jaxcontam.proof.command import read_matrix
 from jaxcontam.replication.instances import load_prompts
 from jaxcontam.replication.recorded import read_recorded
 from jaxcontam.terminal import visible
 from tests.faults.folders import contents, said
-from tests.faults.fuzzed import RECORDED, RECORDS, jsonl, table
+from tests.faults.fuzzed import RECORDED, jsonl, table
 from train.plan import read_plan
 
 pytestmark = pytest.mark.unoptimised
@@ -28,11 +27,6 @@ ODD = [
 
 def numbers(path):
     return read_matrix(path).tolist()
-
-
-def examples(path):
-    found = load_benchmark(path, text_field="question")
-    return found.texts, found.rows
 
 
 def labelled(path):
@@ -53,10 +47,6 @@ def planned(path):
     ("name", "content", "read"),
     [
         ("m.csv", b"1,2\n3,4\n", numbers),
-        ("b.jsonl", jsonl(), examples),
-        ("b.csv", table(RECORDS), examples),
-        ("b.tsv", table(RECORDS, "\t"), examples),
-        ("b.json", json.dumps(RECORDS, indent=1).encode(), examples),
         ("t.jsonl", jsonl([{"question": "a", "label": 1}] * 2), labelled),
         ("r.csv", table([RECORDED] * 2), pieces),
         (
@@ -74,24 +64,6 @@ def test_windows_line_ends_change_nothing(tmp_path, name, content, read):
     plain = read(path)
     path.write_bytes(content.replace(b"\n", b"\r\n"))
     assert read(path) == plain
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv", ".txt"])
-def test_odd_characters_are_read_as_they_are(tmp_path, suffix):
-    path = tmp_path / f"odd{suffix}"
-    if suffix == ".txt":
-        path.write_bytes("".join(f"{text}\n" for text in ODD).encode())
-        assert load_benchmark(path).texts == tuple(ODD)
-        return
-    rows = [{"text": text} for text in ODD]
-    if suffix == ".json":
-        path.write_bytes(json.dumps(rows, ensure_ascii=False).encode())
-    elif suffix == ".jsonl":
-        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-        path.write_bytes("".join(lines).encode())
-    else:
-        path.write_bytes(table(rows, "\t" if suffix == ".tsv" else ","))
-    assert load_benchmark(path, text_field="text").texts == tuple(ODD)
 
 
 def test_odd_characters_come_through_a_whole_command(tmp_path, capsys):
