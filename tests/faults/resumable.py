@@ -47,11 +47,13 @@ class Process:
         made: Parts that it began to make.
         places: Part -> (file, first byte, end) of what was kept of it.
         disk: Files of the folder at the last moment of a possible kill.
+        journal: Lives as long, and with it its claim of a file.
     """
 
     def __init__(self, folder, lasts=10**9, *, appends=True):
         self.folder, self._lasts, self._appends = folder, lasts, appends
         self.made: list[Any] = []
+        self.journal: Journal | None = None
         self.places: dict[Any, list[tuple[str, int, float]]] = {}
         self.disk = self._looked_at = disk_of(folder)
 
@@ -137,7 +139,7 @@ def answers(process):
     def answer(prompt, _):
         process.make(prompt)
 
-    kept = Journal(process.folder / "requests.jsonl")
+    process.journal = kept = Journal(process.folder / "requests.jsonl")
     # The certificates that a client reads take longer than all else.
     with (
         mock.patch.object(ssl, "create_default_context"),

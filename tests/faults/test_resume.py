@@ -40,7 +40,7 @@ class Resumption(RuleBasedStateMachine):
         self.store = STORES[name]
         self.result, self.parts = undisturbed(name)
         self.folder = Path(tempfile.mkdtemp())
-        self.held, self.places = [], {}
+        self.held, self.places, self.processes = [], {}, []
 
     def teardown(self):
         """It goes on to its end, and once more finds all there."""
@@ -51,6 +51,7 @@ class Resumption(RuleBasedStateMachine):
     @rule(lasts=st.integers(0, 4))
     def start(self, lasts):
         process = Process(self.folder, lasts, appends=self.store.appends)
+        self.processes.append(process)
         try:
             result = self.store.run(process)
         except KilledError:
