@@ -4,7 +4,9 @@ What was kept is there and is not made again, nothing torn is served, and the en
 that of a run which nothing disturbed.
 """
 
+import contextlib
 import functools
+import io
 import shutil
 import tempfile
 from pathlib import Path
@@ -41,6 +43,7 @@ class Resumption(RuleBasedStateMachine):
         self.result, self.parts = undisturbed(name)
         self.folder = Path(tempfile.mkdtemp())
         self.held, self.places, self.processes = [], {}, []
+        self.is_flipped = False
 
     def teardown(self):
         """It goes on to its end, and once more finds all there."""
@@ -53,7 +56,8 @@ class Resumption(RuleBasedStateMachine):
         process = Process(self.folder, lasts, appends=self.store.appends)
         self.processes.append(process)
         try:
-            result = self.store.run(process)
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                result = self.store.run(process)
         except KilledError:
             # What a process does on its way out is not done by one that is killed.
             restore(self.folder, process.disk)
@@ -62,6 +66,8 @@ class Resumption(RuleBasedStateMachine):
         else:
             assert result == self.result
             process.look()
+        if not self.is_flipped:
+            assert "is damaged" not in said.getvalue(), "a torn end is no damage"
         again = [part for part in process.made if part in self.held]
         assert again == [], "made again, though it was kept"
         assert [part for part in process.made if part not in self.parts] == []
@@ -106,6 +112,7 @@ class Resumption(RuleBasedStateMachine):
         data = bytearray(path.read_bytes())
         at = min(at, len(data) - 1)
         data[at] ^= 1 << bit
+        self.is_flipped = True
         path.write_bytes(data)
         # A line whose end is no longer one takes the next with it.
         self.lose(path, lambda first, end: first <= at + 1 and at < end)
