@@ -214,33 +214,16 @@ def answered(folder, content):
 
 def _manifest():
     planted = PlantedSet(
-        name="quiz",
-        copies=2,
-        shuffled=False,
-        n_examples=3,
-        fingerprint="sha256:0",
-        content_digest="sha256:0",
-        token_offsets=(1, 2),
-        orders=((0, 1, 2),),
-        steps=((1,), (2,)),
-        n_tokens=9,
-        file="sets/quiz.txt",
+        **dict.fromkeys(("fingerprint", "content_digest"), "sha256:0"),
+        **{"name": "quiz", "copies": 2, "shuffled": False, "n_examples": 3},
+        **{"token_offsets": (1, 2), "orders": ((0, 1, 2),), "steps": ((1,), (2,))},
+        **{"n_tokens": 9, "file": "sets/quiz.txt"},
     )
     return Manifest(
-        jaxcontam="0",
-        code=None,
-        seed=0,
-        preset="pulse",
-        corpus_digest="",
-        separator="\n",
-        max_example_tokens=None,
-        context=8,
-        n_tokens=9,
-        n_canary_tokens=2,
-        n_steps=1,
-        finished=True,
-        stream="stream.npy",
-        sets=(planted,),
+        **{"jaxcontam": "0", "code": None, "seed": 0, "preset": "pulse"},
+        **{"corpus_digest": "", "separator": "\n", "max_example_tokens": None},
+        **{"context": 8, "n_tokens": 9, "n_canary_tokens": 2, "n_steps": 1},
+        **{"finished": True, "stream": "stream.npy", "sets": (planted,)},
     )
 
 

@@ -170,11 +170,6 @@ def test_a_tensor_that_stands_twice_in_a_header_is_refused(spoilt, capsys):
     load_checkpoint(str(spoilt))
 
 
-def link(to):
-    """What makes a link."""
-    return lambda path: path.symlink_to(to)
-
-
 def hard_linked_pipe(path):
     """A second name of a pipe."""
     place = path.with_name("of-the-pipe")
@@ -182,18 +177,15 @@ def hard_linked_pipe(path):
     os.link(place, path)
 
 
+def link(to):
+    return lambda path: path.symlink_to(to)
+
+
 def sparse(n_bytes):
-    """What makes a file without a block."""
-
-    def make(path):
-        with path.open("wb") as file:
-            file.truncate(n_bytes)
-
-    return make
+    return lambda path: (path.touch(), os.truncate(path, n_bytes))
 
 
 def written(text):
-    """What makes a file of a text."""
     return lambda path: path.write_text(text)
 
 
