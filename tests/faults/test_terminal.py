@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from rich.table import Table
+from rich.text import Text
 
 from jaxcontam.cli.main import main, run_command
 from jaxcontam.errors import InputError
@@ -44,7 +45,7 @@ def test_a_terminal_shows_what_it_prints():
     for grid, column, cell in zip(grids, "ab*", "a*b", strict=True):
         grid.add_column(column.replace("*", HOSTILE))
         grid.add_row(cell.replace("*", HOSTILE))
-    for printable in (HOSTILE, *grids):
+    for printable in (HOSTILE, Text(HOSTILE), *grids):
         stream = io.StringIO()
         Terminal(file=stream, width=300).print(printable)
         printed = stream.getvalue()
