@@ -3,55 +3,28 @@
 import json
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from pathlib import Path
 
 import pytest
 
-from jaxcontam.data.journal import Journal, journal_key
+from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from tests.support.api_transport import PATH, Server, opened
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_journal_gives_back_what_was_added(tmp_path):
-    path = tmp_path / "j.jsonl"
-    key = journal_key("model", [1, 2], 0.5)
-    Journal(path).add(key, {"texts": ["é\n", ""]})
-    again = Journal(path)
-    assert key in again
-    assert again[key] == {"texts": ["é\n", ""]}
-    assert journal_key("model", [1, 2], 0.25) not in again
-    # The last value of a key counts.
-    again.add(key, [2])
-    assert again[key] == Journal(path)[key] == [2]
-
-
-@pytest.fixture
-def two(tmp_path):
-    """A file with the values 1 of a and 2 of b."""
+def test_a_line_without_its_checksum_is_passed_over_with_one_line(tmp_path, capsys):
     path = tmp_path / "j.jsonl"
     journal = Journal(path)
     journal.add("a", 1)
     journal.add("b", 2)
-    return path
-
-
-def test_a_half_written_line_is_passed_over_and_the_next_one_is_whole(two):
-    two.write_bytes(two.read_bytes()[:-4])
-    cut = Journal(two)
-    assert "b" not in cut
-    cut.add("b", 3)
-    assert (Journal(two)["a"], Journal(two)["b"]) == (1, 3)
-
-
-def test_a_line_without_its_checksum_is_passed_over_with_one_line(two, capsys):
-    two.write_bytes(two.read_bytes().replace(b": 1,", b": 7,") + b"[" * 10**6 + b"\n")
-    again = Journal(two)
+    path.write_bytes(path.read_bytes().replace(b": 1,", b": 7,") + b"[" * 10**6 + b"\n")
+    again = Journal(path)
     assert ("a" in again, again["b"]) == (False, 2)
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"{two}: is damaged after byte 0" in line
+    assert f"{path}: is damaged after byte 0" in line
 
 
 def test_two_writers_of_one_file_give_each_key_its_own_value(tmp_path):
@@ -101,17 +74,14 @@ def test_a_second_process_is_refused_until_the_first_one_ends(tmp_path):
     assert (Journal(path)["a"], Journal(path)["other"]) == (1, 1)
 
 
-def test_a_file_that_another_one_replaced_gives_no_value_of_another_key(two):
-    other = two.with_name("other.jsonl")
-    Journal(other).add("c", 1)
-    cut = two.with_name("cut.jsonl")
-    cut.write_bytes(b"")
-    for another in (cut, other):
-        journal = Journal(two)
-        journal.add("a", 1)
-        another.replace(two)
-        with pytest.raises(InputError, match="changed while it was in use"):
-            journal["a"]
+def test_a_file_that_another_one_replaced_gives_no_value_of_another_key(tmp_path):
+    path, other = tmp_path / "j.jsonl", tmp_path / "other.jsonl"
+    journal = Journal(path)
+    journal.add("a", 1)
+    Journal(other).add("b", 2)
+    other.replace(path)
+    with pytest.raises(InputError, match="changed while it was in use"):
+        journal["a"]
 
 
 def test_a_journal_in_a_missing_folder_is_one_clear_line(tmp_path):
@@ -129,9 +99,29 @@ def test_many_threads_write_whole_lines_and_read_their_own_values(tmp_path):
             journal.add(key, "x" * (thread * 37 + i))
             assert journal[key] == "x" * (thread * 37 + i)
 
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(write, range(8)))
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert len(rows) == len({row["key"] for row in rows}) == 8 * 20
     again = Journal(path)
     assert all(again[row["key"]] == row["value"] for row in rows)
+
+
+def test_the_last_value_of_a_key_counts(tmp_path):
+    path = tmp_path / "j.jsonl"
+    journal = Journal(path)
+    journal.add("a", 1)
+    journal.add("a", [2])
+    assert journal["a"] == Journal(path)["a"] == [2]
+
+
+def test_a_file_that_is_cut_while_it_is_in_use_is_one_clear_line(tmp_path):
+    path = tmp_path / "j.jsonl"
+    journal = Journal(path)
+    journal.add("a", 1)
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match="changed while it was in use"):
+        journal["a"]

@@ -99,11 +99,3 @@ def test_record_of_other_inputs_or_code_is_not_taken(tmp_path, monkeypatch, chan
     # Without git nothing says whose record it is.
     code[0] = None
     assert read(["a"]) is None
-
-
-def test_damaged_record_is_made_again(tmp_path):
-    records = Records(tmp_path)
-    records.write("m", {"x": 1}, "a")
-    path = tmp_path / "m.json"
-    path.write_text(path.read_text()[:-10])
-    assert Records(tmp_path, any_code=True).read("m", "a") is None

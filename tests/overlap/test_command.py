@@ -1,6 +1,5 @@
 """The search of a corpus of files, its batches and its command as users see it."""
 
-import dataclasses
 import gzip
 import json
 import random
@@ -17,7 +16,7 @@ from jaxcontam.overlap import search as searching
 from jaxcontam.overlap.command import MEANING
 from jaxcontam.overlap.index import example_index, forms_of
 from jaxcontam.overlap.occurrences import occurrences
-from jaxcontam.overlap.search import Wanted, load_state, save_state, search_files
+from jaxcontam.overlap.search import Wanted, search_files
 from tests.support.overlap_texts import sentence
 
 
@@ -67,49 +66,6 @@ def test_batches_and_processes_change_nothing(tmp_path, n_processes, monkeypatch
     assert again == reached
     assert (other.n_documents, other.n_words) == (found.n_documents, found.n_words)
     assert {row.rule for row in whole} >= {"words", "exact", None}
-
-
-def test_interrupted_search_goes_on_and_counts_nothing_twice(tmp_path, monkeypatch):
-    """Stopped at every save in turn, as if the power went."""
-    monkeypatch.setattr(searching, "_SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(searching, "BATCH", 3_000)
-    examples = write_corpus(tmp_path / "docs", n=40)
-    whole, undisturbed, end = searched(tmp_path / "docs", examples)
-
-    class PowerCutError(Exception):
-        pass
-
-    def save(found, reached):
-        save_state(tmp_path, "key", found, reached)
-        raise PowerCutError
-
-    places = []
-    while True:
-        found, reached = load_state(tmp_path, "key")
-        places.append((reached.file, reached.n_items))
-        start = {"found": found, "reached": reached, "save": save}
-        try:
-            rows, again, last = searched(tmp_path / "docs", examples, **start)
-        except PowerCutError:
-            continue
-        break
-    assert len(places) > 10 and places == sorted(set(places))
-    assert (rows, last) == (whole, end)
-    assert again.n_words == undisturbed.n_words
-    assert again.n_documents == undisturbed.n_documents
-    assert load_state(tmp_path, "other key")[1] == searching.Reached()
-
-
-def test_damaged_records_after_texts_do_not_stop_a_search_that_goes_on(tmp_path):
-    examples = write_corpus(tmp_path / "docs")
-    with open(tmp_path / "docs/z.jsonl", "w") as file:
-        file.write("{}\n" * 2_000)
-    whole, _, end = searched(tmp_path / "docs", examples)
-    _, found, _ = searched(tmp_path / "docs", examples)
-    # The last of six files.
-    reached = dataclasses.replace(end, file=5, n_items=1_500, n_faults=1_501)
-    rows, _, again = searched(tmp_path / "docs", examples, found=found, reached=reached)
-    assert (rows, again) == (whole, end)
 
 
 def test_second_interrupt_waits_for_the_processes(tmp_path, monkeypatch):
@@ -193,20 +149,6 @@ def test_command_writes_rows_totals_and_both_lists(files, capsys):
     assert document["totals"]["found"] == 2
     assert (files / "o/found.txt").read_text() == "0\n2\n"
     assert (files / "o/not_found.txt").read_text() == "1\n3\n"
-
-
-def test_finished_corpus_is_not_read_again(files, capsys, monkeypatch):
-    assert main(WORDS) == 0
-    first, before = capsys.readouterr().out, (files / "o/overlap.json").read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr(searching, "read_documents", None)
-        assert main(WORDS) == 0
-        assert capsys.readouterr().out == first
-        assert main([*WORDS, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(before)
-    (files / "o/overlap.json").unlink()
-    assert main(WORDS) == 0
-    assert (files / "o/overlap.json").read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -145,25 +145,6 @@ def test_metrics_are_one_row_a_step_and_tensorboard_gets_the_same(
     assert sorted(Writer.scalars) == sorted(losses + rates)
 
 
-@pytest.mark.parametrize("n_bytes_lost", [0, 1, 40])
-def test_resumed_metrics_are_those_of_an_uninterrupted_run(tmp_path, n_bytes_lost):
-    whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
-    with MetricsLog(whole) as log:
-        _append(log, range(1, 21))
-    with MetricsLog(killed) as log:
-        _append(log, range(1, 17))
-    killed.write_bytes(killed.read_bytes()[: -n_bytes_lost or None])
-    with MetricsLog(killed, last_step=10) as log:
-        assert [row["step"] for row in log.rows] == list(range(1, 11))
-        _append(log, range(11, 21), seconds=0.0)
-    # The second process adds its seconds to those of the first.
-    assert killed.read_bytes() == whole.read_bytes()
-    # From the start, an earlier run is forgotten.
-    with MetricsLog(killed) as log:
-        _append(log, [1])
-    assert [row["step"] for row in read_rows(killed)] == [1]
-
-
 def test_reading_leaves_a_running_log_as_it_is(tmp_path):
     path = tmp_path / "m.jsonl"
     path.write_bytes(b'{"step": 1}\n{"step": 2}\n{"ste')

@@ -45,18 +45,6 @@ def test_batches_are_rows_in_their_order_shared_out_without_the_remainder(
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("done", [0, 1, 5, 7])
-def test_a_saved_state_goes_on_at_the_exact_next_batch(rows, done):
-    batches = row_batches(rows, batch_rows=8, n_steps=7)
-    for _ in range(done):
-        next(batches)
-    again = row_batches(rows, batch_rows=8, n_steps=7)
-    again.set_state(batches.get_state())
-    rest = list(again)
-    assert len(rest) == 7 - done
-    np.testing.assert_array_equal(rest, list(batches))
-
-
 def test_a_state_of_one_process_serves_two(rows):
     alone = row_batches(rows, batch_rows=8, n_steps=7)
     next(alone)

@@ -107,20 +107,6 @@ def damaged(path, damage):
         path.write_bytes(data[:middle] + (flipped if damage == "changed" else b""))
 
 
-@pytest.mark.parametrize("name", ["ids.bin", "bounds.bin", "cache.json"])
-@pytest.mark.parametrize("damage", ["cut", "changed", "missing"])
-def test_a_damaged_cache_is_made_again(
-    files, tokenizer, tmp_path, name, damage, capsys
-):
-    corpus = open_corpus([files])
-    token_cache(corpus, tokenizer, tmp_path / "cache")
-    (path,) = (tmp_path / "cache").glob(f"*/{name}")
-    damaged(path, damage)
-    again = token_cache(corpus, tokenizer, tmp_path / "cache")
-    assert_holds_texts(again, TEXTS, tokenizer)
-    assert "damaged, tokenised again" in capsys.readouterr().err
-
-
 def stop_encoding(patch, *, after, seen):
     """Let the tokenising stop as Ctrl-C stops it, after some documents."""
 
@@ -131,35 +117,6 @@ def stop_encoding(patch, *, after, seen):
         return encode(texts, *rest)
 
     patch.setattr("train.tokens.encode", counted)
-
-
-@pytest.mark.parametrize(
-    ("batch", "block_ids", "damage"),
-    [
-        *((batch, ids, None) for batch in (1, 7, 4096) for ids in (1, 300, 10**6)),
-        *((5, 1, damage) for damage in ("cut", "changed", "missing")),
-    ],
-)
-def test_a_killed_run_goes_on_and_tokenises_no_whole_block_twice(
-    files, tokenizer, tmp_path, monkeypatch, batch, block_ids, damage
-):
-    monkeypatch.setattr("train.tokens._BATCH_TEXTS", batch)
-    corpus, seen = open_corpus([files]), []
-    stop_encoding(monkeypatch, after=30, seen=seen)
-    with pytest.raises(KeyboardInterrupt):
-        token_cache(corpus, tokenizer, tmp_path, block_ids=block_ids)
-    first = len(seen)
-    if damage:
-        (path,) = tmp_path.glob("*.partial/blocks/2.npz")
-        damaged(path, damage)
-    stop_encoding(monkeypatch, after=10**9, seen=seen)
-    cache = token_cache(corpus, tokenizer, tmp_path, block_ids=block_ids)
-    if block_ids == 1:
-        # Each batch was a block, so that only the one that was cut short is repeated,
-        # or all from the first damaged one on.
-        again = first - 2 * batch if damage else 0
-        assert len(seen) == len(TEXTS) + again and first > 0
-    assert_holds_texts(cache, TEXTS, tokenizer)
 
 
 def test_another_text_or_tokenizer_is_another_cache(files, tokenizer, tmp_path):
