@@ -11,7 +11,7 @@ from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from train.sources import open_corpus
 from train.tokenizer import prefix_id, read_tokenizer, train_tokenizer
-from train.tokens import TokenCache, as_cache, choose_documents, encode, token_cache
+from train.tokens import TokenCache, as_cache, choose_documents, token_cache
 
 TEXTS = [
     *(f"Document {i} holds the number {i * i}.\n" * (i % 5) for i in range(40)),
@@ -105,18 +105,6 @@ def damaged(path, damage):
     if damage != "missing":
         flipped = bytes([data[middle] ^ 1]) + data[middle + 1 :]
         path.write_bytes(data[:middle] + (flipped if damage == "changed" else b""))
-
-
-def stop_encoding(patch, *, after, seen):
-    """Let the tokenising stop as Ctrl-C stops it, after some documents."""
-
-    def counted(texts, *rest):
-        if len(seen) + len(texts) > after:
-            raise KeyboardInterrupt
-        seen.extend(texts)
-        return encode(texts, *rest)
-
-    patch.setattr("train.tokens.encode", counted)
 
 
 def test_another_text_or_tokenizer_is_another_cache(files, tokenizer, tmp_path):
