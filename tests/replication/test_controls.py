@@ -28,11 +28,6 @@ from tests.support.instances import WORDS, instance
 from tests.support.instances import judged as result
 
 
-def said_of(row):
-    row = dataclasses.replace(row, primary=True)
-    return " ".join(replication_sentences([row], WORDS))
-
-
 @pytest.mark.parametrize("level", [0.05, 0.001])
 @pytest.mark.parametrize(("n_control", "copies"), [(50, 0), (50, 1), (12, 2)])
 def test_the_number_needed_is_the_first_that_fishers_test_calls_more(
@@ -45,20 +40,23 @@ def test_the_number_needed_is_the_first_that_fishers_test_calls_more(
     assert at <= level < below
 
 
-def test_a_control_too_small_to_compare_with_leaves_no_verdict():
+def test_what_cannot_be_compared_leaves_no_verdict():
     # Ten of ten against none of one: p is 1 / 11.
     row = result(["exact"] * 10, control=Judged(labels=("no",)))
-    assert row.verdict is None
-    assert row.n_needed is None
+    assert (row.verdict, row.n_needed) == (None, None)
     assert row.p_control == pytest.approx(1 / 11)
-    assert "too small: not even 10" in said_of(row)
     # Without copies there is nothing to compare.
     assert result(["no"] * 10, control=Judged(labels=("no",))).verdict == "no evidence"
     full = result(["exact"] * 10, control=Judged(labels=("exact",) * 10))
     assert (full.verdict, full.n_needed) == ("no evidence", None)
-    one = result(["exact"] + ["no"] * 49, control=Judged(labels=("no",) * 50))
+    one = result(labels_of(1), control=Judged(labels=("no",) * 50))
     assert (one.verdict, one.n_needed) == ("no evidence", 10)
-    assert "it takes 10 copies of 50 for p <= 0.001" in said_of(one)
+    lost = Judged(labels=(None,) * 3, n_refused=2, n_unparsed=1)
+    row = result(["exact"] * 5, control=lost)
+    assert (row.verdict, row.n_control) == (None, 0)
+    assert (row.n_control_refused, row.n_control_unparsed) == (2, 1)
+    nothing = result([None, None])
+    assert (nothing.verdict, nothing.rate) == (None, None)
 
 
 def labels_of(n_copies, n=50):
@@ -87,14 +85,15 @@ def beside(own, control, *, closer=0.0):
         (50, "suspected", "no reference"),
     ],
 )
-def test_a_control_alone_never_gives_more_than_suspicion(n_copies, verdict, reason):
+def test_copies_without_a_reference_are_suspected_and_no_more(
+    n_copies, verdict, reason
+):
     row = result(labels_of(n_copies), control=Judged(labels=("no",) * 50))
     assert (row.verdict, row.reason) == (verdict, reason)
     assert (row.p_control <= 0.001) == (n_copies >= 10)
-    assert row.meets_rule
-    assert ("a reference model that has seen neither" in said_of(row)) == (
-        reason == "no reference"
-    )
+    alone = result(labels_of(n_copies))
+    assert (alone.verdict, alone.reason) == ("suspected", "no control")
+    assert row.meets_rule and alone.meets_rule
 
 
 @pytest.mark.parametrize(
@@ -125,10 +124,10 @@ def test_contaminated_asks_a_reference_that_reads_as_well_and_copies_next_to_not
     assert (row.reference.p_share <= 0.05) == (
         reason in (None, "reference reads less", "reference too close")
     )
-    said = said_of(row)
-    assert f"The reference copies {own[1]} of 50, and {control[1]} of 50 of the" in said
     # What the control must be stands there whatever the verdict is.
-    assert "takes instances as independent" in said
+    said = " ".join(
+        replication_sentences([dataclasses.replace(row, primary=True)], WORDS)
+    )
     assert "as easy to guess as the benchmark" in said
 
 
@@ -164,7 +163,6 @@ def test_instances_that_one_model_did_not_answer_are_compared_with_none():
     assert found.p_share == pytest.approx((10 / 11) ** 5)
     assert found.p_closer == 1.0
     assert row.reason == "reference may share it"
-    assert "35 requests to it were refused" in said_of(row)
 
 
 @pytest.mark.parametrize("n", [20, 50, 200])
@@ -193,12 +191,13 @@ def test_share_of_nothing_is_not_known():
 
 
 def test_sources_count_once_beside_a_reference():
-    names = [f"s{i // 5}" for i in range(200)]
-    own = Side(copies=[True] * 200, reference=[False] * 200, groups=names)
-    other = Side(
-        copies=[False] * 200,
-        reference=[False] * 200,
-        groups=[f"c{name}" for name in names],
+    own, other = (
+        Side(
+            copies=[is_copy] * 200,
+            reference=[False] * 200,
+            groups=[f"{is_copy}{i // 5}" for i in range(200)],
+        )
+        for is_copy in (True, False)
     )
     found = beside_reference(own, other, closer=[0.0] * 200, n_refused=0, seed=0)
     assert found.p_share == pytest.approx((10 / 11) ** 40)
@@ -291,26 +290,6 @@ def test_whole_sources_change_sides_beside_those_of_both(own, theirs):
     assert found.p_floor == pytest.approx(best, abs=4 * np.sqrt(best / 9999) + 1e-4)
 
 
-def test_a_split_by_chance_of_sources_of_two_sizes_keeps_the_level():
-    """Instances drawn into sides: whole sources of the smaller side are the small ones.
-
-    These are copied, the large ones are not; exchanged with each other at any size they
-    called 9 of 10 splits significant at 0.05.
-    """
-    rng = np.random.default_rng(0)
-    sizes = np.repeat([1, 3], [300, 230])
-    names = np.repeat(np.arange(530), sizes).astype(str)
-    low = 0
-    for seed in range(n := 30):
-        copies = np.repeat(rng.random(530) < np.where(sizes == 1, 0.6, 0.02), sizes)
-        order = rng.permutation(len(names))
-        own, theirs = (
-            grouped(copies[part], names[part]) for part in (order[:100], order[100:])
-        )
-        low += more_copies(own, theirs, seed=seed).p_value <= 0.05
-    assert binom.sf(low - 1, n, 0.05) > 0.001
-
-
 def test_five_sources_a_side_are_never_more_than_suspected():
     names = [f"s{i // 10}" for i in range(100)]
     row = result(
@@ -323,19 +302,12 @@ def test_five_sources_a_side_are_never_more_than_suspected():
     assert (row.n_groups, row.reason) == (10, "weak")
     assert 0.001 < row.p_control == row.p_control_floor < 0.01
     assert (row.p_control_barnard, row.n_needed) == (None, None)
-    said = said_of(row)
-    assert "by permutations of the 10 values of book" in said
-    assert "So few sources give no p below 0.00" in said
-    assert "takes instances as independent" not in said
 
 
 def test_what_is_left_out_counts_on_neither_side():
-    row = result(
-        labels_of(20),
-        control=Judged(labels=labels_of(10)),
-        facts=Facts(repeats=[i < 10 for i in range(50)]),
-        control_facts=Facts(repeats=[i < 10 for i in range(50)]),
-    )
+    facts = Facts(repeats=[i < 10 for i in range(50)])
+    control = Judged(labels=labels_of(10))
+    row = result(labels_of(20), control=control, facts=facts, control_facts=facts)
     assert (row.n_instances, row.n_exact, row.n_repeats) == (40, 10, 10)
     assert (row.n_control, row.control_copies, row.n_control_repeats) == (40, 0, 10)
 
@@ -428,44 +400,18 @@ def test_fields_that_repeat_like_sources_are_named():
     ]
     (words,) = independence_words(rows, read=("text",), group_field=None)
     assert words.startswith("the field book has 10 values in 50 instances")
-    assert "--group-field book" in words
     assert independence_words(rows, read=("text",), group_field="book") == []
     assert independence_words([None] * 9, read=(), group_field=None) == []
 
 
-def test_without_a_control_all_copies_are_suspected_and_no_more():
-    row = result(["exact"] * 50)
-    assert (row.verdict, row.reason) == ("suspected", "no control")
-    assert "Contaminated needs a control" in said_of(row)
-    # The paper's word is its own.
-    assert "the paper's rule, at least one exact or 5 near-exact ones, is met" in (
-        said_of(row)
-    )
-
-
-def test_a_control_that_is_refused_whole_leaves_no_verdict():
-    control = Judged(labels=(None,) * 3, n_refused=2, n_unparsed=1)
-    row = result(["exact"] * 5, control=control)
-    assert row.verdict is None
-    assert (row.n_control, row.n_control_refused, row.n_control_unparsed) == (0, 2, 1)
-    assert any("of the control, 2 of 3 requests" in words for words in row.warnings)
-    assert "Control not answered" in said_of(row)
-    assert "No control was given" not in said_of(row)
-
-
 def test_copies_of_one_or_two_words_do_not_decide():
-    labels = ["exact", *["no"] * 49]
-    row = result(labels, facts=Facts(is_short=[True] * 50))
+    row = result(labels_of(1), facts=Facts(is_short=[True] * 50))
     assert (row.n_exact, row.n_short, row.verdict) == (1, 1, "no evidence")
-    assert "do not decide" in said_of(row)
-    assert result(labels, facts=Facts(is_short=[False] * 50)).verdict == "suspected"
-    assert [
-        is_short(instance("So", text)) for text in ("yes", "a dog", "a dog barks")
-    ] == [
-        True,
-        True,
-        False,
-    ]
+    assert (
+        result(labels_of(1), facts=Facts(is_short=[False] * 50)).verdict == "suspected"
+    )
+    lengths = {"yes": True, "a dog": True, "a dog barks": False}
+    assert {text: is_short(instance("So", text)) for text in lengths} == lengths
 
 
 def test_distinct_texts_of_a_small_and_a_large_file_are_drawn_alike(tmp_path):
@@ -475,27 +421,22 @@ def test_distinct_texts_of_a_small_and_a_large_file_are_drawn_alike(tmp_path):
     is drawn, 50 against 50. Of distinct texts it is below .05 in nine of ten pairs.
     """
     weights = 1 / np.arange(1, 20_001) ** 0.7
-    weights /= weights.sum()
     n, low = 40, 0
     for seed in range(n):
         rng = np.random.default_rng(seed)
-        paths = []
-        for name, size in (("benchmark", 200), ("control", 5_000)):
-            rows = rng.choice(len(weights), size, p=weights)
-            paths.append(tmp_path / f"{name}{seed}.txt")
-            text = "".join(f"text {i} of the source\n" for i in rows)
-            paths[-1].write_text(text)
+        paths = [tmp_path / f"{name}{seed}.txt" for name in ("benchmark", "control")]
+        for path, size in zip(paths, (200, 5_000), strict=True):
+            rows = rng.choice(len(weights), size, p=weights / weights.sum())
+            path.write_text("".join(f"text {i} of the source\n" for i in rows))
         design = ReplicationDesign(task="plain", control=paths[1], k=50)
-        plan = plan_replication(paths[0], design)
         known = [
             sum(
                 int(f"{one.first_piece} {one.second_piece}".split()[1]) < 400
                 for one in arm.instances
             )
-            for arm in plan.arms
+            for arm in plan_replication(paths[0], design).arms
         ]
-        table = [[k, 50 - k] for k in known]
-        low += fisher_exact(table, "greater").pvalue <= 0.05
+        low += fisher_exact([[k, 50 - k] for k in known], "greater").pvalue <= 0.05
     # 3.3 standard errors of .05 at n = 40.
     assert low / n <= 0.05 + 3.3 * np.sqrt(0.05 * 0.95 / n)
 
@@ -506,8 +447,14 @@ def test_distinct_texts_of_a_small_and_a_large_file_are_drawn_alike(tmp_path):
 )
 def test_one_exact_or_two_near_copies_decide(n_exact, n_near, expected):
     copies = ["exact"] * n_exact + ["near"] * n_near
-    row = result(copies + ["no"] * (10 - len(copies)))
+    row = result([*copies, None] + ["no"] * (10 - len(copies)))
     assert row.meets_rule == expected
+    counts = (row.n_instances, row.n_exact, row.n_near, row.n_refused)
+    assert counts == (10, n_exact, n_near, 1)
+    assert row.rate == pytest.approx((n_exact + n_near) / 10)
+    assert (row.rate_low, row.rate_high) == wilson_interval(n_exact + n_near, 10)
+    assert row.verdict == ("suspected" if expected else "no evidence")
+    assert row.p_control is None
 
 
 @pytest.mark.parametrize(("n", "fewest"), [(2, 2), (10, 2), (20, 3), (50, 5)])
@@ -518,29 +465,11 @@ def test_mistakes_alone_reach_the_rule_no_more_often_in_larger_samples(n, fewest
     assert n <= 10 or binom.sf(fewest - 2, n, 0.04) > reached[0], "and no stricter"
 
 
-def test_the_row_counts_copies_among_those_judged():
-    row = result(["exact", "near", "no", None])
-    assert (row.n_instances, row.n_exact, row.n_near, row.n_refused) == (3, 1, 1, 1)
-    assert row.rate == pytest.approx(2 / 3)
-    assert (row.rate_low, row.rate_high) == wilson_interval(2, 3)
-    assert row.verdict == "suspected"
-    assert row.p_control is None
-    assert result(["no"] * 5).verdict == "no evidence"
-
-
-def test_nothing_judged_is_no_verdict():
-    row = result([None, None])
-    assert row.verdict is None
-    assert row.rate is None
-
-
 def test_a_control_with_as_many_copies_takes_the_verdict_back():
     labels = ["near"] * 5 + ["no"] * 45
     same = result(labels, control=Judged(labels=tuple(labels)))
-    assert same.verdict == "no evidence"
-    assert same.p_control > 0.5
+    assert same.verdict == "no evidence" and same.p_control > 0.5
     none = result(labels, control=Judged(labels=("no",) * 50))
     assert none.verdict == "suspected"
     assert (none.n_control, none.control_copies) == (50, 0)
-    assert none.p_control <= 0.05
-    assert none.p_control_barnard <= none.p_control
+    assert none.p_control_barnard <= none.p_control <= 0.05
