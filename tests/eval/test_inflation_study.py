@@ -6,7 +6,6 @@ import pytest
 from eval.inflation import (
     ARMS,
     COPIES,
-    Inflation,
     cases_of,
     cells,
     grids_of,
@@ -101,13 +100,3 @@ def test_covered_and_called_are_counted_by_hand():
     assert row["truth"] == 20
     assert (row["inflated"], row["covered"], row["covered_own"]) == (2, 0, 1)
     assert (row["points"], row["mde"]) == (19.125, 3)
-
-
-@pytest.mark.slow
-def test_a_pulse_run_writes_its_tables_and_resumes(tmp_path):
-    first = Inflation(out=tmp_path, tiny=True).run()
-    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "models").iterdir()}
-    assert len(made) == 12
-    assert Inflation(out=tmp_path, tiny=True).run()["cells"] == first["cells"]
-    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "models").iterdir()} == made
-    assert "Called inflated" in (tmp_path / "inflation.md").read_text()

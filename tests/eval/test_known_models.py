@@ -18,7 +18,6 @@ from tests.support.known_mirror import (
     PLANTED,
     PYTHIA,
     ROWS,
-    write_mirror,
 )
 from tests.support.membership_model import MEMBERS, OTHERS
 
@@ -27,9 +26,9 @@ TABLE = read_table()
 STANDARD = HUBBLE.replace("perturbed", "standard")
 
 
-@pytest.fixture(scope="module")
-def mirror(tmp_path_factory):
-    return write_mirror(tmp_path_factory.mktemp("mirror"))
+@pytest.fixture
+def mirror(study):
+    return study("known_models").folder / "mirror"
 
 
 @pytest.fixture
@@ -37,15 +36,12 @@ def few(monkeypatch):
     monkeypatch.setattr(known_models, "read_table", lambda: tuple(ROWS))
 
 
-@pytest.fixture(scope="module")
-def finished(mirror, tmp_path_factory):
-    """The folder of a finished run, and what it found by model and set."""
-    out = tmp_path_factory.mktemp("out")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(known_models, "read_table", lambda: tuple(ROWS))
-        document = KnownModels(mirror=mirror, out=out).run()
-    assert not document["failed"] and exit_code(document) == document
-    return out, {(row["model"], row["set"]): row for row in document["sets"]}
+@pytest.fixture
+def found(study):
+    """What a finished run found, by model and set."""
+    document, _ = study("known_models").documents
+    assert not document["failed"]
+    return {(row["model"], row["set"]): row for row in document["sets"]}
 
 
 def test_table_has_the_copies_and_figures_that_the_canary_study_quotes():
@@ -66,8 +62,7 @@ def test_every_row_is_one_of_its_own_and_a_figure_has_a_measure():
         assert row.copies != "0" or row.expected in ("no evidence", "no difference")
 
 
-def test_the_number_beside_a_published_one_is_of_the_same_test(finished, mirror):
-    _, found = finished
+def test_the_number_beside_a_published_one_is_of_the_same_test(found, mirror):
     row = next(row for row in ROWS if row.name == "mnli")
     model, path = str(mirror / PLANTED), str(mirror / row.set)
     result = jaxcontam.audit(
@@ -81,8 +76,7 @@ def test_the_number_beside_a_published_one_is_of_the_same_test(finished, mirror)
     assert (control["copies"], control["ours"] > 0.001) == ({}, True)
 
 
-def test_texts_of_both_sides_are_ranked_and_members_by_their_copies(finished, mirror):
-    _, found = finished
+def test_texts_of_both_sides_are_ranked_and_members_by_their_copies(found, mirror):
     own = found[HUBBLE, "hf:allegrolab/testset_munch"]
     result = jaxcontam.membership(
         str(mirror / HUBBLE),
@@ -124,10 +118,8 @@ def test_what_cannot_be_had_is_told_once_and_the_others_go_on(
     mirror, few, tmp_path, capsys
 ):
     half = tmp_path / "half"
-    shutil.copytree(mirror / PYTHIA, half / PYTHIA)
-    shutil.copytree(mirror / "swj0419", half / "swj0419")
-    shutil.copytree(mirror / "contam-1.4b", half / "contam-1.4b")
-    shutil.copytree(mirror / PLANTED, half / PLANTED)
+    for name in (PYTHIA, "swj0419", "contam-1.4b", PLANTED):
+        shutil.copytree(mirror / name, half / name)
     weights = half / PLANTED / "model.safetensors"
     weights.rename(weights.with_name("pytorch_model.bin"))
     found = KnownModels(mirror=half, out=tmp_path, only=("pythia", "dupcount")).run()
@@ -135,7 +127,6 @@ def test_what_cannot_be_had_is_told_once_and_the_others_go_on(
     assert [row["model"] for row in found["sets"]] == [PYTHIA]
     said = capsys.readouterr().err
     assert said.count("no such folder") == 1
-    assert "benchmarks.zip of https://github.com/tatsu-lab" in said
     assert f"jaxcontam convert {half / PLANTED} " in said
 
 

@@ -1,20 +1,155 @@
-"""Completions made elsewhere: their layout, and what was published about them."""
+"""`eval.replication`: what is planted, its rule, and completions made elsewhere."""
 
 import csv
+import dataclasses
 import os
 import re
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from eval.replication.recorded import read_recorded_folder
+from eval.replication.models import (
+    CONTROL,
+    DATASET,
+    FORMATTED,
+    RAW,
+    SETS,
+    SPLIT,
+    TINY,
+    UNSEEN,
+    Paragraphs,
+    planted_model,
+    take_paragraphs,
+)
+from eval.replication.recorded import read_recorded_folder, recorded_partitions
+from eval.replication.rule import accused
 from eval.replication.tables import Partition, successes, table_1, table_2
 from jaxcontam.errors import InputError
-from jaxcontam.replication.control import judge_result
+from jaxcontam.replication.control import (
+    Side,
+    beside_reference,
+    more_copies,
+    why_no_more,
+)
 from jaxcontam.replication.judges import Judged, agreement, consensus, judge_local
 from jaxcontam.replication.overlap import ROUGE_L, overlap_results, overlap_scores
 from jaxcontam.replication.recorded import read_recorded
+from tests.support.instances import judged
+from train.plan import PlannedSet
+
+pytestmark = pytest.mark.unoptimised
+
+PROSE = (
+    "The first sentence of this paragraph has nine words. The second one ends it, "
+    "also with a few words."
+)
+OTHER = (
+    "A second paragraph says other things in other words altogether. It is as long as "
+    "the first one was."
+)
+
+
+def test_paragraphs_of_prose_leave_the_background():
+    code = (
+        "A call such as f(x) = {y} is no prose at all. It has signs that prose lacks."
+    )
+    found = take_paragraphs([f"{PROSE}\n\n{code}", f"{OTHER}\n\nshort."])
+    assert found.instances == tuple(sorted([PROSE, OTHER]))
+    assert found.documents == (code, "short.")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        # Twice the same; one of its sentences in another; one in a longer background.
+        PROSE,
+        PROSE.split(". ")[0] + ". This goes on otherwise and is as long as the other.",
+        "x = 1 " * 60 + "The second one ends it, also with a few words. " + "y " * 9,
+    ],
+)
+def test_a_paragraph_with_a_sentence_that_stands_elsewhere_is_no_instance(other):
+    found = take_paragraphs([PROSE, other])
+    assert PROSE not in found.instances
+    assert not any(PROSE in document for document in found.documents)
+
+
+@pytest.fixture
+def job(monkeypatch, tmp_path):
+    """What a model of seed 1 would be trained on."""
+
+    def sentence(end, letters):
+        return " ".join(f"{chr(97 + one)}{end}" for one in letters).capitalize() + "."
+
+    drawn = np.random.default_rng(0).integers(0, 26, (60, 24))
+    texts = Paragraphs(
+        tuple(f"{sentence('ord', r[:12])} {sentence('nd', r[12:])}" for r in drawn),
+        ("Some background of a few words.",) * 3,
+    )
+    jobs = []
+
+    def trained(folder, documents, sets, preset, **options):
+        jobs.append(types.SimpleNamespace(documents=documents, sets=sets))
+
+    monkeypatch.setattr("eval.replication.models.trained_model", trained)
+    planted = planted_model(texts, TINY, seed=1, out=tmp_path, any_code=False)
+    return jobs[0], planted
+
+
+def test_sets_are_disjoint_and_what_is_not_planted_is_in_no_set(job):
+    what, planted = job
+    lines = {name: planted.files[name].read_text().splitlines() for name in SETS}
+    assert {len(part) for part in lines.values()} == {TINY.n}
+    every = [line for part in lines.values() for line in part]
+    assert len(set(every)) == len(every)
+    read = "\n".join(text for one in what.sets for text in one.planted)
+    for name in (UNSEEN, CONTROL):
+        assert not any(line in read for line in lines[name])
+    assert len(what.sets[2].planted) == TINY.n_followed
+
+
+def test_one_set_is_planted_as_lines_and_one_as_guided_prompts(job):
+    what, planted = job
+    formatted, raw, followed = what.sets
+    assert isinstance(raw, PlannedSet)
+    assert list(raw.planted) == planted.files[RAW].read_text().splitlines()
+    assert (formatted.copies, raw.copies, followed.copies) == (
+        TINY.copies,
+        TINY.copies,
+        1,
+    )
+    lines = planted.files[FORMATTED].read_text().splitlines()
+    for text in formatted.planted:
+        assert f"{SPLIT} split of the {DATASET} dataset" in text
+        # Prompt and answer are the instance, cut in two.
+        first, _, second = text.partition("Beginning: ")[2].partition("\nRest: ")
+        assert f"{first} {second}" in lines
+    assert not any(DATASET in text for text in followed.planted)
+
+
+def test_the_simulated_rule_is_that_of_the_library():
+    rng = np.random.default_rng(0)
+    n, said = 60, []
+    for _ in range(40):
+        sides, counts = [], []
+        for rates in ((rng.uniform(0.2, 1), rng.uniform(0, 0.1)), (0.02, 0.02)):
+            model, other = (rng.random(n) < rate for rate in rates)
+            sides.append(Side(copies=model.tolist(), reference=other.tolist()))
+            counts.append([[model.sum(), other.sum(), (model & other).sum()]])
+        tested = more_copies(*sides, seed=0)
+        compared = beside_reference(*sides, closer=[0.0] * n, n_refused=0, seed=0)
+        before = compared.p_value > 0.05 and tested.p_value <= 0.001
+        said.append(
+            (
+                before and compared.p_excess <= 0.001,
+                why_no_more(tested, compared) is None,
+            )
+        )
+        found = accused(n, *map(np.array, counts))
+        assert (bool(found[0, 0]), bool(found[2, 0])) == said[-1]
+    assert {now for _, now in said} == {before for before, _ in said} == {True, False}
+
 
 # Completions and scores of Golchin and Surdeanu, arXiv:2308.08493: SET/PART/*.csv.
 PUBLISHED = Path(os.environ.get("JAXCONTAM_COMPLETIONS", "no completions"))
@@ -49,72 +184,36 @@ def save(path, rows):
 
 def test_a_row_is_an_instance_with_two_completions(tmp_path):
     whole = {**SINGLE, "first_piece": "It rained.", "second_piece": "Then it stopped."}
-    found = read_recorded(save(tmp_path / "a.csv", [SINGLE, whole]))
+    disputed = {**SINGLE, "annotator2_evaluation": "No"}
+    found = read_recorded(save(tmp_path / "a.csv", [SINGLE, whole, disputed]))
     assert found.name == "a"
-    one, other = found.instances
+    one, other, _ = found.instances
     assert (one.first_piece, one.second_piece) == ("It rained. Then", "it stopped.")
     assert (one.cut, other.cut) == ("inside", "sentence")
     assert (one.index, one.label) == (0, "1 (yes)")
     assert found.guided[0].text == "it stopped."
     # An empty cell is an empty answer, not a missing one.
-    assert found.general[0].text == ""
-    assert not found.general[0].refused
+    assert found.general[0].text == "" and not found.general[0].refused
     guided, general = found.scores["rouge_l"]
-    assert guided.tolist() == [1, 1]
-    assert np.isnan(general).all()
+    assert guided.tolist() == [1, 1, 1] and np.isnan(general).all()
     assert "bleurt" not in found.scores
-    assert found.model_judge == Judged(labels=("exact", "exact"))
-    assert found.people == (("exact", "exact"), (None, None))
-    assert consensus(found.people) == ("exact", "exact")
+    assert found.model_judge == Judged(labels=("exact",) * 3)
+    assert found.people == (("exact",) * 3, (None, None, "no"))
+    # People who disagree have no label.
+    assert consensus(found.people) == ("exact", "exact", None)
 
 
 def test_pairs_and_files_without_scores_are_read_too(tmp_path):
     row = {"sentence1": "A b.", "sentence2": "B a.", "generated_guided_completion": "x"}
     found = read_recorded(save(tmp_path / "a.csv", [row]))
-    assert found.name == "a"
     assert found.instances[0].cut == "pair"
-    assert found.general is None
-    assert found.scores == {}
-    assert found.people == ()
-    assert found.model_judge is None
-
-
-def test_people_who_disagree_have_no_label(tmp_path):
-    row = {**SINGLE, "annotator2_evaluation": "No"}
-    found = read_recorded(save(tmp_path / "a.csv", [row]))
-    assert consensus(found.people) == (None,)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"annotator1_evaluation": "perhaps"}, r"a.csv:3: column 'annotator1_eval"),
-        ({"rouge_score_for_guided_completion": "high"}, "a.csv:3: column 'rouge_sc"),
-        ({"rouge_score_for_guided_completion": "inf"}, "no number .'inf'"),
-        ({"rouge_score_for_guided_completion": "nan"}, "no number .'nan'"),
-        ({"second_piece": " "}, "a.csv:3: column 'second_piece': empty"),
-    ],
-)
-def test_errors_name_line_and_column(tmp_path, change, message):
-    path = save(tmp_path / "a.csv", [SINGLE, {**SINGLE, **change}])
-    with pytest.raises(InputError, match=message):
-        read_recorded(path)
-
-
-def test_files_that_hold_no_completions_are_refused(tmp_path):
-    for row in ({"a": "1"}, {"first_piece": "a", "second_piece": "b"}):
-        path = save(tmp_path / "a.csv", [row])
-        with pytest.raises(InputError, match="no file of completions") as found:
-            read_recorded(path)
-        assert "generated_guided_completion" in found.value.hint
-    path.write_text("a,b\n")
-    with pytest.raises(InputError, match="no rows"):
-        read_recorded(path)
-    with pytest.raises(InputError, match=r"no \.csv file"):
-        read_recorded_folder(tmp_path / "absent")
+    assert (found.general, found.model_judge) == (None, None)
+    assert (found.scores, found.people) == ({}, ())
 
 
 def test_a_folder_gives_its_partitions_by_place(tmp_path):
+    with pytest.raises(InputError, match=r"no \.csv file"):
+        read_recorded_folder(tmp_path)
     for place in ("xsum/test/x.csv", "rte/valid/r.csv", "alone.csv"):
         save(tmp_path / place, [SINGLE])
     names = [one.name for one in read_recorded_folder(tmp_path)]
@@ -122,15 +221,7 @@ def test_a_folder_gives_its_partitions_by_place(tmp_path):
 
 
 def judged_row(labels, method, humans=None):
-    return judge_result(
-        Judged(labels=tuple(labels)),
-        method=method,
-        benchmark="b",
-        fingerprint="sha256:0",
-        judge_version="v",
-        prompt_version=None,
-        humans=humans,
-    )
+    return dataclasses.replace(judged(labels, humans=humans), method=method)
 
 
 def overlap_row(measure, guided, general, test="sign_flip"):
@@ -185,11 +276,30 @@ def test_tables_count_decisions_that_are_those_of_people():
     assert lines[8] == ["people", "on", "test/valid", "x", "++"]
 
 
-def test_tables_leave_unknown_cells_open():
-    only = Partition(dataset="a", split="train", overlaps={}, judges={})
-    assert "0/0" in table_1([only])
-    other = made("b", "test", 0.2, ["no"], ["no"])
-    assert "-" in table_2([only, other])
+def test_recorded_completions_fill_both_tables(tmp_path):
+    """Two partitions: in one, half of the guided completions are copies."""
+    other = "some other words are here"
+    for split, knows in {"train": True, "test": False}.items():
+        rows = []
+        for i in range(10):
+            second = f"the mill stood there and nobody asked who built it in {1800 + i}"
+            is_copy = knows and i % 2 == 0
+            label = "Yes (exact match)" if is_copy else "No"
+            row = {"first_piece": f"In valley {i},", "second_piece": second}
+            row["generated_guided_completion"] = second if is_copy else other
+            row["generated_general_completion"] = other
+            row["bleurt_score_for_guided_completion"] = 0.99 if is_copy else 0.3
+            row["bleurt_score_for_general_completion"] = 0.3
+            labels = dict.fromkeys(
+                ("gpt4_icl_evaluation", "annotator1_evaluation"), label
+            )
+            rows.append(row | labels)
+        save(tmp_path / f"mills/{split}/mills.csv", rows)
+    partitions = recorded_partitions(tmp_path, seed=0)
+    names = [(one.dataset, one.split) for one in partitions]
+    assert names == [("mills", "test"), ("mills", "train")]
+    n_right = [(row.n_right, row.n) for row in successes(partitions)]
+    assert n_right == [(2, 2)] * 4 + [(1, 2)]
 
 
 # From here on: the fourteen partitions of GPT-3.5.
@@ -240,10 +350,11 @@ def test_published_p_values_are_those_of_the_paired_bootstrap(published, measure
     assert n_unpaired <= 7
 
 
-def judged_partitions(published, *, with_bleurt):
+def judged_partitions(published):
     partitions = []
     for one in published:
-        bleurt = one.scores["bleurt"][0] if with_bleurt else None
+        people = consensus(one.people)
+        bleurt, _ = one.scores["bleurt"]
         local = judge_local(one.instances, one.guided, bleurt=bleurt)
         dataset, split = one.name.split("/")
         partitions.append(
@@ -255,11 +366,9 @@ def judged_partitions(published, *, with_bleurt):
                     for measure, scores in one.scores.items()
                 },
                 judges={
-                    "judge_local": judged_row(
-                        local.labels, "judge_local", consensus(one.people)
-                    ),
+                    "judge_local": judged_row(local.labels, "judge_local", people),
                     "judge_llm": judged_row(one.model_judge.labels, "judge_llm"),
-                    "judge_human": judged_row(consensus(one.people), "judge_human"),
+                    "judge_human": judged_row(people, "judge_human"),
                 },
             )
         )
@@ -268,7 +377,8 @@ def judged_partitions(published, *, with_bleurt):
 
 @needs_published
 def test_table_1_of_the_paper_is_reproduced(published):
-    found = successes(judged_partitions(published, with_bleurt=True))
+    partitions = judged_partitions(published)
+    found = successes(partitions)
     assert {row.method: row.n_right for row in found} == {
         "algorithm 1: ROUGE-L": 7,
         "algorithm 1: BLEURT": 9,
@@ -277,13 +387,9 @@ def test_table_1_of_the_paper_is_reproduced(published):
         # One partition of fourteen is contaminated, so saying no is right as often.
         "always no": 13,
     }
-
-
-@needs_published
-def test_local_judge_flags_xsum_test_alone_with_the_recorded_bleurt(published):
     flagged = [
         f"{one.dataset}/{one.split}"
-        for one in judged_partitions(published, with_bleurt=True)
+        for one in partitions
         if one.judges["judge_local"].verdict == "suspected"
     ]
     assert flagged == ["xsum/test"]

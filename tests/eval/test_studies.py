@@ -1,0 +1,37 @@
+"""Every study by its command line: it ends well, goes on, and tells what pages need."""
+
+import pytest
+
+from tests.support.studies import COSTS, STUDIES, commands
+
+pytestmark = pytest.mark.unoptimised
+
+
+def numbers(document, measured):
+    """Without what a run costs, and without speeds."""
+    return {k: v for k, v in document.items() if k not in COSTS and k not in measured}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * one.slow)
+        for name, one in STUDIES.items()
+    ],
+)
+def test_a_study_ends_well_and_a_second_run_makes_nothing_again(name, study):
+    one, told = STUDIES[name], study(name)
+    assert told.codes == [0, 0]
+    first, again = (numbers(one, STUDIES[name].measured) for one in told.documents)
+    assert again == first
+    assert one.measured or told.remade == []
+    for field, columns in one.holds.items():
+        rows = told.documents[0][field]
+        assert rows or field == "failures", field
+        for row in rows if columns else ():
+            assert set(columns.split()) <= row.keys(), field
+
+
+def test_every_study_stands_in_the_table():
+    # It prints rates of two trees, and leaves nothing: test_speed.py.
+    assert sorted([*STUDIES, "speed.served"]) == sorted(commands())
