@@ -7,7 +7,6 @@ import pytest
 
 from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.errors import InputError
 from jaxcontam.replication.design import ReplicationDesign, plan_replication
 from jaxcontam.replication.hidden import file_path, read_issues
 from jaxcontam.replication.run import ask
@@ -36,10 +35,23 @@ def rows_of(n, folder, repo="a/b"):
     ]
 
 
-def issues_of(tmp_path, rows):
-    path = tmp_path / "issues.jsonl"
+def write(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return read_issues(load_benchmark(path))
+    return path
+
+
+def issues_of(tmp_path, rows):
+    return read_issues(load_benchmark(write(tmp_path / "issues.jsonl", rows)))
+
+
+def probe(issues, control, answer):
+    """The row where a function of an issue's text answers, and the rows of texts."""
+
+    def answered(prompt, *_):
+        return answer(prompt.split("\n\n", 1)[1].removesuffix("\n\nFile:"))
+
+    asked = {"issues": tuple(issues), "control_issues": tuple(control)}
+    return file_path(comparison_inputs(Scripted(answered), **asked))
 
 
 def test_issues_that_name_their_file_or_change_several_are_left_out(tmp_path):
@@ -56,90 +68,61 @@ def test_issues_that_name_their_file_or_change_several_are_left_out(tmp_path):
     assert (first.index, first.file) == (0, "src/part_0.py")
     assert first.text == "Repository: a/b\n\nsrc 0: it fails"
     assert (second.index, second.text) == (4, "no repository")
-    with pytest.raises(InputError, match="no issue of 4 whose fix changes one file"):
-        issues_of(tmp_path, rows[1:4] + rows[6:])
 
 
 def test_files_known_by_heart_are_told_from_those_of_a_control(tmp_path):
     issues, control = (issues_of(tmp_path, rows_of(20, f)) for f in ("src", "new"))
     known = {one.text: one.file for one in (*issues[:15], *control[:2])}
 
-    def answer(prompt, *_):
-        text = prompt.split("\n\n", 1)[1].removesuffix("\n\nFile:")
+    def answer(text):
         if text == issues[19].text:
             return Completion(text="", refused="no")
         return f"File: `{known.get(text, 'src/other.py')}`"
 
-    def probe(issues, control):
-        asked = {"issues": tuple(issues), "control_issues": tuple(control)}
-        return file_path(comparison_inputs(Scripted(answer), **asked))
-
-    found, rows = probe(issues, control)
+    found, rows = probe(issues, control, answer)
     assert (found.n_found, found.n_instances, found.n_refused) == (15, 20, 1)
     assert (found.n_control_found, found.n_control) == (2, 20)
     # Whole numbers here, floats there.
     fisher = rate_test(15, 20, 2, 20).fisher
     assert found.p_control == pytest.approx(fisher, rel=1e-12) and fisher < 1e-4
     assert found.verdict == "suspected" and len(rows) == 40
-    assert found.finding.startswith("15 of 20 files are named, 2 of 20 of the control")
-    alone, _ = probe(issues, ())
+    alone, _ = probe(issues, (), answer)
     assert (alone.verdict, alone.p_control, alone.n_found) == (None, None, 15)
     assert "no control" in alone.warnings[-1]
-    alike, _ = probe(issues[15:19], control[2:])
+    alike, _ = probe(issues[15:19], control[2:], answer)
     assert (alike.verdict, alike.p_control) == ("no evidence", 1.0)
-    easy, _ = probe(issues[:5], issues[5:15])
+    easy, _ = probe(issues[:5], issues[5:15], answer)
     assert (easy.verdict, easy.p_control) == ("inconclusive", 1.0)
 
 
-@pytest.mark.parametrize(("n_each", "verdict"), [(2, "inconclusive"), (5, "suspected")])
-def test_repositories_change_sides_whole(tmp_path, n_each, verdict):
+@pytest.mark.parametrize(
+    ("n_each", "p_value", "verdict"),
+    [(2, 1 / 6, "inconclusive"), (5, 1 / 252, "suspected")],
+)
+def test_repositories_change_sides_whole(tmp_path, n_each, p_value, verdict):
     """All files of the benchmark's repositories are named, none of the control's."""
-    sides = [
-        [one for i in range(n_each) for one in rows_of(8, f"{side}{i}", f"{side}/{i}")]
-        for side in ("src", "new")
-    ]
-    issues, control = (tuple(issues_of(tmp_path, rows)) for rows in sides)
+    issues, control = (
+        issues_of(
+            tmp_path,
+            [one for i in range(n_each) for one in rows_of(8, f"{s}{i}", f"{s}/{i}")],
+        )
+        for s in ("src", "new")
+    )
     known = {one.text: one.file for one in issues}
-
-    def answer(prompt, *_):
-        text = prompt.split("\n\n", 1)[1].removesuffix("\n\nFile:")
-        return known.get(text, "src/other.py")
-
-    asked = {"issues": issues, "control_issues": control}
-    found, _ = file_path(comparison_inputs(Scripted(answer), **asked))
-    # One of 6, or of 252, choices of repositories: 4 standard errors of 9,999 draws.
-    p_value = {2: 1 / 6, 5: 1 / 252}[n_each]
+    found, _ = probe(issues, control, lambda text: known.get(text, "src/other.py"))
+    # Choices of repositories: 4 standard errors of 9,999 draws.
     error = 4 * (p_value / 9999) ** 0.5 + 1e-4
     assert found.p_control == pytest.approx(p_value, abs=error)
     assert found.verdict == verdict
-    assert not any("takes issues as independent" in one for one in found.warnings)
-    unnamed = [
-        tuple(dataclasses.replace(one, repository="") for one in side)
+    unnamed = (
+        [dataclasses.replace(one, repository="") for one in side]
         for side in (issues, control)
-    ]
-    asked = {"issues": unnamed[0], "control_issues": unnamed[1]}
-    alone, _ = file_path(comparison_inputs(Scripted(answer), **asked))
-    assert alone.p_control < 1e-6
-    assert any("takes issues as independent" in one for one in alone.warnings)
-
-
-def test_issues_of_both_files_are_not_asked(tmp_path):
-    paths = [tmp_path / "own.jsonl", tmp_path / "new.jsonl"]
-    shared = rows_of(2, "both")
-    for path, rows in zip(paths, (rows_of(3, "src"), rows_of(3, "new")), strict=True):
-        path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *shared]))
-    design = ReplicationDesign(
-        control=paths[1],
-        task="plain",
-        text_field="problem_statement",
-        compare="file_path",
     )
-    plan = plan_replication(paths[0], design)
-    assert (len(plan.issues), len(plan.control_issues)) == (3, 3)
-    assert any("2 issues stand in both files" in words for words in plan.warnings)
-    paths[1].write_text(paths[0].read_text())
-    with pytest.raises(InputError, match="stand more than once in both files"):
-        plan_replication(paths[0], design)
+    alone, _ = probe(*unnamed, lambda text: known.get(text, "src/other.py"))
+    assert alone.p_control < 1e-6
+    for one, said in ((found, False), (alone, True)):
+        words = "takes issues as independent"
+        assert any(words in warning for warning in one.warnings) == said
 
 
 @pytest.mark.parametrize(
@@ -152,16 +135,10 @@ def test_refusals_never_make_a_suspicion(tmp_path, refused, verdict):
     answers = {}
     for issues, n_refused in zip(sides, refused, strict=True):
         for i, one in enumerate(issues):
-            said = Completion(text=one.file if i < 60 else "src/other.py")
+            answers[one.text] = one.file if i < 60 else "src/other.py"
             if i >= len(issues) - n_refused:
-                said = Completion(text="", refused="no")
-            answers[one.text] = said
-
-    def answer(prompt, *_):
-        return answers[prompt.split("\n\n", 1)[1].removesuffix("\n\nFile:")]
-
-    asked = {"issues": tuple(sides[0]), "control_issues": tuple(sides[1])}
-    found, _ = file_path(comparison_inputs(Scripted(answer), **asked))
+                answers[one.text] = Completion(text="", refused="no")
+    found, _ = probe(*sides, answers.get)
     assert (found.n_refused, found.n_control_refused) == refused
     assert f"; {refused[0]} refused, taken as misses, and {refused[1]}" in found.finding
     assert found.verdict == verdict and (found.p_control or 0) >= 0.5
@@ -183,33 +160,22 @@ def test_a_path_is_read_from_what_models_put_around_it(answer, is_right):
     assert is_answer("src/a.py", readings(answer)) == is_right
 
 
-def test_call_asks_for_the_files_of_both_sides_and_states_the_test(tmp_path):
-    paths = []
-    for name in ("src", "new"):
-        paths.append(tmp_path / f"{name}.jsonl")
-        rows = rows_of(12, name)
-        paths[-1].write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    info = ModelInfo(
-        name="m",
-        fingerprint="f",
-        n_parameters=None,
-        dtype="unknown",
-        precision="unknown",
-        context=None,
+def test_call_asks_for_the_files_of_both_sides_but_for_issues_of_both(tmp_path):
+    own, new = (
+        write(tmp_path / f"{name}.jsonl", [*rows_of(12, name), *rows_of(2, "both")])
+        for name in ("src", "new")
     )
-    design = ReplicationDesign(
-        control=paths[1],
-        task="plain",
-        text_field="problem_statement",
-        compare="file_path",
-        k=10,
-    )
+    flags = {"text_field": "problem_statement", "compare": "file_path", "k": 10}
+    design = ReplicationDesign(control=new, task="plain", **flags)
+    plan = plan_replication(own, design)
+    assert any("2 issues stand in both files" in words for words in plan.warnings)
+    asked = [one.text for one in (*plan.issues, *plan.control_issues)]
+    assert len(asked) == 20 and not any("both" in text for text in asked)
+    info = dict.fromkeys(("n_parameters", "context"))
+    info |= dict.fromkeys(("name", "fingerprint", "dtype", "precision"), "m")
     model = Scripted(lambda prompt, *_: "src/part_3.py")
-    found = ask(
-        plan_replication(paths[0], design),
-        PromptedModel(name="m", completer=model, info=info),
-    )
+    model = PromptedModel(name="m", completer=model, info=ModelInfo(**info))
+    found = ask(plan, model)
     (row,) = found.comparisons
     assert (row.method, row.n_instances, row.n_control) == ("file_path", 10, 10)
     assert row.n_found <= 1 and row.n_control_found == 0 and (row.p_control or 0) >= 0.5

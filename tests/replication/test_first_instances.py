@@ -47,28 +47,56 @@ def ask(answer, data=None, **options):
 
 def test_a_model_that_writes_the_file_is_suspected_of_having_read_it():
     data = benchmark()
-    result, rows, _ = ask("\n".join(data.texts[:5]))
+    result, rows, completer = ask("\n".join(data.texts[:5]), max_tokens=99, seed=5)
     assert (result.finding, result.verdict) == ("copied", "suspected")
     assert (result.n_found, result.n_instances, result.rate) == (5, 5, 1.0)
     assert [row["match"] for row in rows] == ["exact"] * 5
     assert (result.method, result.primary) == ("first_instances", False)
     assert result.fingerprint == data.fingerprint
+    # One greedy request, that names the split.
+    (call,) = completer.calls
+    (prompt,) = call["prompts"]
+    assert "first 5 instances" in prompt and "dev split of the Claims" in prompt
+    assert (call["temperature"], call["max_tokens"], call["seed"]) == (0.0, 99, 5)
+    assert not any(sentence in prompt for sentence in SENTENCES)
 
 
 def test_a_model_that_writes_something_else_is_not():
-    result, rows, _ = ask(NOISE)
-    assert (result.finding, result.verdict) == ("nothing found", "no evidence")
-    assert result.n_found == 0 and result.rate == 0.0
-    assert [row["match"] for row in rows] == ["no"] * 5
+    # The last one is no more among the first rows.
+    for answer in (NOISE, SENTENCES[5]):
+        result, rows, _ = ask(answer)
+        assert (result.finding, result.verdict) == ("nothing found", "no evidence")
+        assert (result.n_found, result.rate) == (0, 0.0)
+        assert [row["match"] for row in rows] == ["no"] * 5
 
 
-def test_one_exact_copy_is_enough_in_any_layout():
-    for answer in (
-        f"1) {SENTENCES[3].upper()}!\n{NOISE}",
-        f"premise | label\n{SENTENCES[0]} | ?",
-        SENTENCES[2].replace(" ", "\n"),
-    ):
-        assert ask(answer)[0].finding == "copied"
+JSON_TEXT = 'Caf\u00e9 owners met on Monday.\nThey chose a new "mayor" of nine streets.'
+JSON_ROW = {"body": JSON_TEXT, "kind": "news"}
+SIGNS = "\u65e9\u4e0a\u4ed6\u53bb\u6e2f\u53e3\u770b\u8239"
+
+
+def lines(*texts, rows=None):
+    return Benchmark("lines", texts, rows or (None,) * len(texts))
+
+
+@pytest.mark.parametrize(
+    ("answer", "data"),
+    [
+        (SENTENCES[4], None),
+        (f"1) {SENTENCES[3].upper()}!\n{NOISE}", None),
+        (f"premise | label\n{SENTENCES[0]} | ?", None),
+        (SENTENCES[2].replace(" ", "\n"), None),
+        (f"- {SENTENCES[1]}", lines(*SENTENCES)),
+        # JSON with escapes and without, of the same text.
+        (json.dumps([JSON_ROW]), lines(json.dumps(JSON_ROW), rows=(JSON_ROW,))),
+        (json.dumps(JSON_ROW, ensure_ascii=False), lines("", rows=(JSON_ROW,))),
+        # Scripts without spaces have a word a character.
+        (f"1. {SIGNS}\u3002", lines(SIGNS)),
+    ],
+)
+def test_one_exact_copy_is_enough_in_any_layout(answer, data):
+    assert ask(answer, data)[0].finding == "copied"
+    assert ask(NOISE, data)[0].finding == "nothing found"
 
 
 def test_two_near_copies_are_enough_and_one_is_suspicious():
@@ -79,12 +107,6 @@ def test_two_near_copies_are_enough_and_one_is_suspicious():
     assert two.finding == "copied"
     one, _, _ = ask(near[0])
     assert (one.finding, one.verdict, one.n_found) == ("suspicious", "no evidence", 1)
-
-
-def test_only_the_first_rows_are_compared():
-    result, rows, _ = ask(SENTENCES[5])
-    assert result.finding == "nothing found" and len(rows) == 5
-    assert ask(SENTENCES[4])[0].finding == "copied"
 
 
 @pytest.mark.parametrize(
@@ -101,14 +123,11 @@ def test_what_looks_like_the_file_is_suspicious(answer, sign):
     assert sign in result.warnings[-1]
 
 
-def test_an_identifier_of_a_later_row_or_inside_another_word_is_no_sign():
-    assert format_signs(benchmark(), 5, "zq_1005") == ()
-    assert format_signs(benchmark(), 5, "xzq_10021") == ()
-
-
 @pytest.mark.parametrize(
     ("fields", "answer"),
     [
+        # An identifier of a later row, or inside another word.
+        (lambda i: {"uid": f"zq_{1000 + i}"}, "zq_1005 and xzq_10021"),
         # Numbers are no labels.
         (lambda i: {"year": (1998, 1999)[i % 2]}, "films of 1998 and 1999"),
         # Anybody would guess these names and labels.
@@ -141,36 +160,6 @@ def test_short_rows_cannot_be_told_from_chance():
     values = ["one fine day", "of early spring", "with much sun"]
     assert match_of(values, "One fine day, of early spring: with much sun.") == "exact"
     assert match_of(values, "one fine day of early spring with some sun") == "near"
-
-
-def test_plain_lines_are_compared_too():
-    data = Benchmark("lines", tuple(SENTENCES), (None,) * 6)
-    assert ask(f"- {SENTENCES[1]}", data)[0].finding == "copied"
-
-
-def test_an_answer_in_json_with_escapes_is_the_same_text():
-    text = 'Caf\u00e9 owners met on Monday.\nThey chose a new "mayor" of nine streets.'
-    row = {"body": text, "kind": "news"}
-    data = Benchmark("news", (json.dumps(row),), (row,))
-    for ensure_ascii in (True, False):
-        answer = json.dumps([row], ensure_ascii=ensure_ascii)
-        assert ask(answer, data)[0].finding == "copied"
-
-
-def test_scripts_without_spaces_have_a_word_a_character():
-    text = "\u65e9\u4e0a\u4ed6\u53bb\u6e2f\u53e3\u770b\u8239"
-    data = Benchmark("lines", (text,), (None,))
-    assert ask(f"1. {text}\u3002", data)[0].finding == "copied"
-    assert ask(f"1. {text[::-1]}", data)[0].finding == "nothing found"
-
-
-def test_it_is_one_greedy_request_that_names_the_split():
-    _, _, completer = ask(NOISE, max_tokens=99, seed=5)
-    (call,) = completer.calls
-    (prompt,) = call["prompts"]
-    assert "first 5 instances" in prompt and "dev split of the Claims" in prompt
-    assert (call["temperature"], call["max_tokens"], call["seed"]) == (0.0, 99, 5)
-    assert not any(sentence in prompt for sentence in SENTENCES)
 
 
 def test_a_refused_request_and_an_empty_answer_say_nothing():

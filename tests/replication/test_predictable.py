@@ -8,9 +8,8 @@ from jaxcontam.replication.design import ReplicationDesign
 from jaxcontam.replication.instances import draw_instances, find_fields
 from jaxcontam.replication.judges import follows_from_first, judge_local
 from jaxcontam.replication.judging import CONTROL, PARTITION, Arm, Partition
-from jaxcontam.replication.page import replication_sentences
 from jaxcontam.scoring.completer import Completion
-from tests.support.instances import WORDS, instance
+from tests.support.instances import instance
 from tests.support.instances import judged as row_of
 
 N_ROWS = 13
@@ -83,22 +82,16 @@ def test_a_model_that_only_continues_is_no_evidence(kind):
     partition, row = judged(instances, guided)
     assert (row.n_follows, row.n_instances, row.verdict) == (N_ROWS, 0, None)
     assert all(text["follows"] for text in partition.rows())
-    (said, *rest) = replication_sentences([row], WORDS)
-    assert "13 follow from their first pieces" in said
-    assert any("13 instances are left out" in words for words in rest)
 
 
 def test_what_follows_is_left_out_of_both_arms_and_the_rest_decides():
+    whole = ("farmer frozen where", "sailor golden when", "miller narrow how")
+
     def arm(a, first):
-        prose = [
+        prose = (
             f"The {a} {b} crossed a {c} river and never told anybody {d} it had been."
-            for b, c, d in zip(
-                ("farmer", "sailor", "miller", "tailor"),
-                ("frozen", "golden", "narrow", "muddy"),
-                ("where", "when", "how", "why"),
-                strict=True,
-            )
-        ]
+            for b, c, d in map(str.split, whole)
+        )
         counting = (KINDS["counting"](first + i) for i in range(N_ROWS))
         instances = drawn([*prose, *counting])
         guided = tuple(Completion(text=one.second_piece) for one in instances)
@@ -106,42 +99,31 @@ def test_what_follows_is_left_out_of_both_arms_and_the_rest_decides():
 
     own = arm("old", 0)
     _, row = judged(own.instances, own.guided, control=arm("tall", 100))
-    assert (row.n_instances, row.n_follows) == (4, N_ROWS)
-    assert (row.n_control, row.n_control_follows) == (4, N_ROWS)
-    assert (row.n_exact, row.control_copies) == (4, 4)
-    assert "In the control, 13 instances" in " ".join(
-        replication_sentences([row], WORDS)
-    )
+    assert (row.n_instances, row.n_follows) == (3, N_ROWS)
+    assert (row.n_control, row.n_control_follows) == (3, N_ROWS)
+    assert (row.n_exact, row.control_copies) == (3, 3)
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("first", "second", "follows"),
     [
-        ("2 4 8 16", "32 64 128"),
-        ("10 9 8 7", "6 5 4 3"),
-        ("It costs 1,000 or 1,100 or", "1,200 or 1,300 or 1,400"),
-        ("File 007 was seen.", "File 008 was seen. File 009 was seen."),
-        ("On Monday we sing. On Tuesday we", "sing. On Wednesday we sing."),
-        ("January, February, March, April", "May, June, July"),
-        ("one two three four", "five six seven"),
-        ("What is this? It is a stone.", "What is this? It is a stone."),
+        ("2 4 8 16", "32 64 128", True),
+        ("10 9 8 7", "6 5 4 3", True),
+        ("It costs 1,000 or 1,100 or", "1,200 or 1,300 or 1,400", True),
+        ("File 007 was seen.", "File 008 was seen. File 009 was seen.", True),
+        ("On Monday we sing. On Tuesday we", "sing. On Wednesday we sing.", True),
+        ("January, February, March, April", "May, June, July", True),
+        ("one two three four", "five six seven", True),
+        ("What is this? It is a stone.", "What is this? It is a stone.", True),
+        # Only memory or wit can write these.
+        ("2 4 8 16", "33 65 127", False),
+        ("10 9 8 7", "16 25 94 3", False),
+        ("On Monday we sing. On Tuesday we", "stay at home and read papers.", False),
+        ("Paris is the capital of France", "Rome is the capital of Italy", False),
+        ("The cat sat on the mat and the dog", "barked until its owner came.", False),
+        ("", "anything at all", False),
+        ("What is this?", "!", False),
     ],
 )
-def test_pieces_that_follow(first, second):
-    assert follows_from_first(instance(first, second))
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("2 4 8 16", "33 65 127"),
-        ("10 9 8 7", "16 25 94 3"),
-        ("On Monday we sing. On Tuesday we", "stay at home and read the papers."),
-        ("Paris is the capital of France", "Rome is the capital of Italy"),
-        ("The cat sat on the mat and the dog", "barked at it until the owner came."),
-        ("", "anything at all"),
-        ("What is this?", "!"),
-    ],
-)
-def test_pieces_that_only_memory_or_wit_can_write(first, second):
-    assert not follows_from_first(instance(first, second))
+def test_pieces_that_follow(first, second, follows):
+    assert follows_from_first(instance(first, second)) == follows

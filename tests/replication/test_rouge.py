@@ -1,16 +1,9 @@
-"""ROUGE-L against hand cases, the plain table, and published numbers."""
-
-import csv
-import os
-from pathlib import Path
+"""ROUGE-L against hand cases and the plain table."""
 
 import numpy as np
 import pytest
 
 from jaxcontam.replication.overlap import common_words, rouge_l, rouge_words
-
-# Completions and scores of Golchin and Surdeanu, arXiv:2308.08493: SET/PART/*.csv.
-PUBLISHED = Path(os.environ.get("JAXCONTAM_COMPLETIONS", "no completions"))
 
 
 def table_length(a, b):
@@ -54,28 +47,5 @@ def test_hand_cases(reference, candidate, recall, precision):
     both = recall + precision
     expected = 2 * recall * precision / both if both else 0.0
     assert found.f1 == pytest.approx(expected)
-
-
-def test_words_are_ascii_letters_and_digits_in_lower_case():
+    # Words are ASCII letters and digits, in lower case.
     assert rouge_words("Naïve 3.14 x_y\nÉ") == ["na", "ve", "3", "14", "x", "y"]
-
-
-@pytest.mark.skipif(
-    not PUBLISHED.is_dir(),
-    reason="JAXCONTAM_COMPLETIONS names no folder of completions",
-)
-def test_published_scores_are_reproduced():
-    n = 0
-    for path in sorted(PUBLISHED.glob("*/*/*.csv")):
-        with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                for arm in ("guided", "general"):
-                    found = rouge_l(
-                        row.get("second_piece") or row["sentence2"],
-                        row[f"generated_{arm}_completion"],
-                    )
-                    published = float(row[f"rouge_score_for_{arm}_completion"])
-                    # Published with two decimals.
-                    assert abs(found.f1 - published) <= 0.005 + 1e-9, (path, n)
-                    n += 1
-    assert n >= 280

@@ -63,22 +63,16 @@ def test_a_hidden_word_is_whole_of_four_letters_and_stands_once():
         start, end = hidden_word(text, seed=seed)
         # Not `cart`, which stands twice, nor `art`, which `cart` also holds.
         assert text[start:end] in ("critic", "start")
-
-
-def test_function_words_and_numbers_are_never_hidden():
-    text = "There were 12345 of those, which they would never have; 2nd_one ABC"
-    assert hidden_word(text, seed=0) is None
-
-
-def test_the_word_depends_on_the_seed_and_the_text_alone():
     text = "Seven purple elephants quietly danced around another broken carousel"
     chosen = {hidden_word(text, seed=seed) for seed in range(50)}
     assert len(chosen) > 3
     assert hidden_word(text, seed=3) == hidden_word(text, seed=3)
-
-
-def test_a_text_that_holds_the_mask_is_left_out():
-    assert hidden_word(f"BERT fills {MASK} with likely tokens", seed=0) is None
+    for text in (
+        # Function words and numbers, and a text that holds the mask.
+        "There were 12345 of those, which they would never have; 2nd_one ABC",
+        f"BERT fills {MASK} with likely tokens",
+    ):
+        assert hidden_word(text, seed=0) is None
 
 
 def test_the_question_of_a_pair_is_masked_and_else_the_whole_text():
@@ -95,16 +89,9 @@ def test_the_question_of_a_pair_is_masked_and_else_the_whole_text():
     assert rows[1]["hidden"] == "elephants"
 
 
-def texts(n):
-    rng = np.random.default_rng(0)
-    letters = list("abcdefghijklmnop")
-    return [
-        " ".join("".join(rng.choice(letters, 7)) for _ in range(9)) for _ in range(n)
-    ]
-
-
 def test_a_model_that_knows_the_texts_finds_each_word_and_another_none():
-    known = texts(20)
+    letters = np.random.default_rng(0).choice(list("abcdefghijklmnop"), (20, 9, 7))
+    known = [" ".join(map("".join, words)) for words in letters]
 
     def knows(prompt, *_):
         # The text that has all words of the prompt but one.
@@ -121,16 +108,13 @@ def test_a_model_that_knows_the_texts_finds_each_word_and_another_none():
     assert other.verdict is None and other.method == "ts_guessing_word"
 
 
-def test_an_answer_that_is_always_the_same_is_right_by_chance_alone():
+def test_the_rate_by_chance_is_that_of_all_pairs_of_answers():
     """Four texts hide two words: the chance is that of the other texts."""
     masks = ["alpha", "alpha", "beta", "beta"]
     # Of the other texts: 1 + 1 + 2 + 2 of 12.
     assert rate_by_chance(masks, [("alpha", "Alpha")] * 4) == pytest.approx(6 / 12)
     assert rate_by_chance(list("abcde"), [(one,) for one in "abcde"]) == 0.0
     assert rate_by_chance(["alpha"], [("alpha",)]) is None
-
-
-def test_the_rate_by_chance_is_that_of_all_pairs_of_answers():
     rng = np.random.default_rng(0)
     hidden = list(rng.choice(["Yes", "B. no", "a b", "no"], 30))
     given = [readings(str(one)) for one in rng.choice(["no", '"a b"', "B. no"], 30)]
@@ -157,12 +141,6 @@ def test_the_answer_is_compared_with_the_hidden_option_not_with_the_right_one():
     assert "Quiz" in prompt and "test split" in prompt
 
 
-def test_each_wrong_option_can_be_hidden_and_the_right_one_never():
-    for answer in range(4):
-        places = {hidden_option(item(answer=answer), seed=s) for s in range(60)}
-        assert places == set(range(4)) - {answer}
-
-
 @pytest.mark.parametrize(
     ("options", "answer"),
     [
@@ -178,6 +156,9 @@ def test_each_wrong_option_can_be_hidden_and_the_right_one_never():
 )
 def test_options_that_anybody_would_guess_are_not_hidden(options, answer):
     assert hidden_option(item(options=options, answer=answer), seed=0) is None
+    for right in range(4):
+        places = {hidden_option(item(answer=right), seed=s) for s in range(60)}
+        assert places == set(range(4)) - {right}
 
 
 def test_an_item_in_json_keeps_the_quotes_round_its_mask():
@@ -190,14 +171,11 @@ def test_an_item_in_json_keeps_the_quotes_round_its_mask():
     assert found["hidden"] in ("tea", "a clock")
 
 
-def test_what_is_left_out_is_counted():
+def test_what_is_left_out_is_counted_and_nothing_to_hide_is_refused():
     items = [item(1), item(2, options=OPTIONS[:2]), item(3)]
     result, rows = ask_options(items, Scripted(lambda *_: "x"))
     assert result.n_instances == len(rows) == 2
     assert "1 of 3 items have nothing to hide" in result.warnings[0]
-
-
-def test_nothing_to_hide_anywhere_is_an_input_error():
     with pytest.raises(InputError, match="no item of 1 has anything to hide"):
         ask_options([item(answer=None)], Scripted(lambda *_: ""))
     with pytest.raises(InputError, match="no text of 1 has anything to hide"):
@@ -244,13 +222,8 @@ def test_options_in_other_letters_are_compared_by_their_own_words():
 )
 def test_the_same_answer_is_read_however_it_is_dressed(answer):
     assert is_answer("some green tea", readings(answer))
-
-
-@pytest.mark.parametrize(
-    "answer", ["", "tea", "B", "green tea or an old clock", "<think>"]
-)
-def test_another_answer_is_another_one(answer):
-    assert not is_answer("some green tea", readings(answer))
+    for other in ("", "tea", "B", "green tea or an old clock", "<think>"):
+        assert not is_answer("some green tea", readings(other))
 
 
 def test_braces_in_a_text_stay_as_they_are():
