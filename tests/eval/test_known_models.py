@@ -1,4 +1,4 @@
-"""`eval.known_models`: its table, and its command on stand-ins of the same layout."""
+"""`eval.known_models`: its table, and its run on stand-ins of the same layout."""
 
 import dataclasses
 import shutil
@@ -52,9 +52,7 @@ def test_table_has_the_copies_and_figures_that_the_canary_study_quotes():
         assert len(rows) == len(planted) + 5  # controls
     figures = {r.name: r.published for r in TABLE if r.model == PLANTED and r.published}
     assert figures == {n: c.sharded_p for n, c in CANARIES.items() if c.sharded_p}
-
-
-def test_every_row_is_one_of_its_own_and_a_figure_has_a_measure():
+    # Every row is one of its own, and a figure has a measure.
     assert len({(row.model, row.name) for row in TABLE}) == len(TABLE)
     for row in TABLE:
         assert row.source.startswith(("https://", "arXiv:"))
@@ -65,9 +63,8 @@ def test_every_row_is_one_of_its_own_and_a_figure_has_a_measure():
 def test_the_number_beside_a_published_one_is_of_the_same_test(found, mirror):
     row = next(row for row in ROWS if row.name == "mnli")
     model, path = str(mirror / PLANTED), str(mirror / row.set)
-    result = jaxcontam.audit(
-        model, path, tests=["adjacency", "sharded_t"], shuffled=True
-    )
+    tests = ["adjacency", "sharded_t"]
+    result = jaxcontam.audit(model, path, tests=tests, shuffled=True)
     own = found[PLANTED, row.set]
     assert own["published"] == "1.96e-11"
     assert own["ours"] == result["sharded_t"].numbers.p_value
@@ -133,12 +130,11 @@ def test_what_cannot_be_had_is_told_once_and_the_others_go_on(
 def test_dry_run_says_the_price_and_scores_nothing(mirror, few, tmp_path, capsys):
     out, price = tmp_path / "no", 1e6
     KnownModels(mirror=mirror, out=out, dry_run=True, price_per_hour=price).run()
-    table = capsys.readouterr().out
-    assert all(len(line.rstrip()) <= 80 for line in table.splitlines())
+    table = capsys.readouterr().out.splitlines()
+    assert all(len(line.rstrip()) <= 80 for line in table)
     n = sum(map(len, [*MEMBERS, *OTHERS]))
     tokens = 2 * 2 * n / 4  # two passes, and two of the reference
-    (line,) = [line for line in table.splitlines() if line.startswith(HUBBLE)]
+    (cells,) = [line.split() for line in table if line.startswith(HUBBLE)]
     hours = 2 * 1e9 * tokens / (100e12 * 3600)
-    cells = line.split()
     assert (cells[1], cells[4], cells[6]) == ("1/1", "0.0", f"{hours * price:,.2f}")
-    assert not (tmp_path / "no").exists()
+    assert not out.exists()

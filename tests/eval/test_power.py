@@ -50,19 +50,14 @@ def test_planted_copies_are_about_half_of_the_stream(population):
 def test_tests_that_are_compared_read_as_many_passes():
     """Within a tenth of adjacency's: by plans of examples of equal length, unscored."""
     passes, study = {}, POPULATIONS["main"].study
-    n = study.n_examples
+    n, context = study.n_examples, study.preset.decoder.context
     ids = tuple(np.full(20, i, np.int32) for i in range(n))
+    encoded = Encoded(ids, 1, np.zeros(n, np.int64))
     benchmark = Benchmark("b", tuple(map(str, range(n))), (None,) * n)
+    asked = dict(prefix_id=0, context=context, seed=1)
     for variant in study.variants:
-        test = plan_test(
-            benchmark,
-            Encoded(ids, 1, np.zeros(n, np.int64)),
-            method_of(variant),
-            prefix_id=0,
-            context=study.preset.decoder.context,
-            seed=1,
-            n_orders=variant.n_orders,
-        )
+        method, m = method_of(variant), variant.n_orders
+        test = plan_test(benchmark, encoded, method, n_orders=m, **asked)
         for name, _ in variant.readings:
             passes[name] = n_read(test.layout) / (20 * n)
     compared = [value for name, value in passes.items() if "of 6" in name]
@@ -71,15 +66,12 @@ def test_tests_that_are_compared_read_as_many_passes():
 
 @pytest.mark.parametrize(("n_shards", "n_orders"), [(4, 3), (10, 7)])
 def test_shards_of_a_variant_are_as_many_as_it_says(n_shards, n_orders):
-    variant = Variant(
-        scored="sharded_t", n_orders=n_orders, n_shards=n_shards, readings=()
-    )
-    design = method_of(variant).design(
-        OrderFile(n_examples=40, n_ids=800, context=64, seed=1, content_digest="ab"),
-        n_orders,
-    )
-    sizes = (design.orders[:, 0] >= 0).sum(axis=1)
-    assert design.orders.shape[:2] == (n_shards, n_orders + 1)
+    asked = {"n_orders": n_orders, "n_shards": n_shards, "readings": ()}
+    method = method_of(Variant(scored="sharded_t", **asked))
+    file = OrderFile(n_examples=40, n_ids=800, context=64, seed=1, content_digest="ab")
+    orders = method.design(file, n_orders).orders
+    sizes = (orders[:, 0] >= 0).sum(axis=1)
+    assert orders.shape[:2] == (n_shards, n_orders + 1)
     assert sizes.sum() == 40 and np.ptp(sizes) <= 1
 
 
@@ -177,12 +169,12 @@ def record(*rows, seed=0):
 
 def test_power_counts_pvalues_at_the_level_and_below():
     p_values = (1e-300, 0.001, 0.0011, 0.05, 0.3)
-    records = [record(row("a", 4, p), seed=i) for i, p in enumerate(p_values)]
-    deep, middle, mild = power_table(records)
-    assert (deep.level, deep.n_rejected, deep.n_models) == (0.001, 2, 5)
-    assert (middle.level, middle.n_rejected) == (0.01, 3)
-    assert (mild.level, mild.n_rejected) == (0.05, 4)
-    assert 10**deep.median_log10_p == pytest.approx(0.0011)
+    found = power_table(
+        [record(row("a", 4, p), seed=i) for i, p in enumerate(p_values)]
+    )
+    counts = [(one.level, one.n_rejected, one.n_models) for one in found]
+    assert counts == [(0.001, 2, 5), (0.01, 3, 5), (0.05, 4, 5)]
+    assert 10 ** found[0].median_log10_p == pytest.approx(0.0011)
 
 
 @pytest.mark.parametrize(
@@ -218,30 +210,22 @@ def test_half_power_interval_covers_as_often_as_it_says(monkeypatch):
     n_covered = 0
     for _ in range(100):
         p_MC = np.where(rng.random((60, 4)) < truth, 1e-9, 1.0)
-        records = [
-            record(*(row("a", n, p) for n, p in zip(counts, p_C, strict=True)))
-            for p_C in p_MC
-        ]
+        records = [record(*map(row, "aaaa", counts, p_C)) for p_C in p_MC]
         found = dup50_rows(records)[0]
         n_covered += found.low <= true_copies <= found.high
     # 95 % less 3.3 standard errors of 100 experiments.
     assert n_covered / 100 > 0.95 - 3.3 * math.sqrt(0.95 * 0.05 / 100)
 
 
-def test_half_power_that_no_count_reaches_is_above_the_most():
+def test_half_power_is_said_of_sets_of_each_count_and_forty_models():
     records = [record(*(row("a", n, 1.0) for n in (0, 1, 2, 4))) for _ in range(5)]
     for found in dup50_rows(records):
-        assert (found.copies, found.low, found.high, found.most) == (None,) * 3 + (4,)
-
-
-def test_tests_without_a_set_of_each_count_have_no_half_power():
-    rows = [row("a", n, 0.5) for n in (0, 1, 2, 4)]
-    twice = record(*rows, row("a", 4, 0.5))
-    assert dup50_rows([twice]) == []
-    assert dup50_rows([record(*rows[1:])]) == []
-
-
-def test_interval_of_half_power_is_said_of_forty_models_and_more():
+        numbers = found.copies, found.low, found.high, found.most
+        assert numbers == (None, None, None, 4), "above the most"
+    rows = [row("a", n, 0.5) for n in range(4)]
+    assert (
+        dup50_rows([record(*rows, rows[-1])]) == dup50_rows([record(*rows[1:])]) == []
+    )
     for n_models, expected in ((39, False), (40, True)):
-        some = [record(*(row("a", n, 0.5) for n in range(4)))] * n_models
-        assert {found.has_interval for found in dup50_rows(some)} == {expected}
+        found = dup50_rows([record(*rows)] * n_models)
+        assert {one.has_interval for one in found} == {expected}
