@@ -48,9 +48,10 @@ def test_a_reference_is_asked_the_same_and_enters_the_verdict(
     assert main(words) == 0
     assert results(out)["judge_local"]["reason"] == "no reference"
     shutil.copytree(model, tmp_path / "copy")
-    assert main([*words, "--reference", str(tmp_path / "copy")]) == 2
+    words += ["--overwrite", "--reference"]
+    assert main([*words, str(tmp_path / "copy")]) == 2
     assert "the reference is the model itself" in capsys.readouterr().err
-    words += ["--reference", str(tmp_path / "ref"), "--overwrite"]
+    words += [str(tmp_path / "ref")]
     assert main([*words, "--dry-run"]) == 0
     assert "The reference: 48 completions of prompts" in capsys.readouterr().out
     assert main(words) == 0

@@ -24,6 +24,7 @@ from tests.support.compile_mode import compiling
 ROOT = Path(__file__).resolve().parents[2]
 # What a run costs, and when it was made.
 COSTS = {"started", "finished", "wall_seconds", "cpu_seconds", "earlier_cpu_seconds"}
+COSTS |= {"test_seconds", "tokens_scored", "cached_tokens", "digest"}
 
 
 @contextlib.contextmanager
@@ -182,7 +183,6 @@ STUDIES = {
         holds={
             "populations": "name seeds",
             "power": "test copies level n_rejected n_models low high passes",
-            "dup50": "test level copies low high most has_interval",
         },
     ),
     "quickstart": Study(
