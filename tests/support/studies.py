@@ -155,7 +155,9 @@ STUDIES = {
         needs=canary_files,
         holds={"tests": "benchmark copies method p_value effect effect_se verdict"},
     ),
-    "clean_files": Study(holds={"cells": "", "failures": ""}),
+    "clean_files": Study(
+        words="--tiny --processes 1", holds={"cells": "", "failures": ""}
+    ),
     "inflation": Study(holds={"cells": "arm copies truth points mde n"}, slow=True),
     "known_models": Study(
         words="",
@@ -175,7 +177,8 @@ STUDIES = {
     ),
     "natural_order": Study(holds={"records": "case verdict log10_p"}, slow=True),
     "options": Study(
-        holds={"rows": "copies p_value effect verdict", "cells": "taste found accused"}
+        holds={"rows": "copies p_value effect verdict", "cells": "taste found accused"},
+        slow=True,
     ),
     "overlap": Study(holds={"hits": ""}, measured=("megabytes_a_second",)),
     "power": Study(
@@ -186,7 +189,10 @@ STUDIES = {
         },
     ),
     "quickstart": Study(
-        file="report", needs=pulse, holds={"results": "benchmark method copies"}
+        file="report",
+        needs=pulse,
+        holds={"results": "benchmark method copies verdict"},
+        slow=True,
     ),
     "reference_rule": Study(
         holds={"cells": "kind n_strata share noise found scaled as_they_are"}
