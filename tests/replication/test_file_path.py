@@ -145,19 +145,10 @@ def test_refusals_never_make_a_suspicion(tmp_path, refused, verdict):
     assert not any("no control" in words for words in found.warnings)
 
 
-@pytest.mark.parametrize(
-    ("answer", "is_right"),
-    [
-        ("./src/a.py", True),
-        ("/src/a.py", True),
-        ("- src/a.py", True),
-        ("The file is src/a.py.", True),
-        ("It is src/a.py or src/b.py", False),
-        ("lib/src/a.py", False),
-    ],
-)
-def test_a_path_is_read_from_what_models_put_around_it(answer, is_right):
-    assert is_answer("src/a.py", readings(answer)) == is_right
+def test_a_path_is_read_from_what_models_put_around_it():
+    right = ("./src/a.py", "/src/a.py", "- src/a.py", "The file is src/a.py.")
+    for answer in (*right, "It is src/a.py or src/b.py", "lib/src/a.py"):
+        assert is_answer("src/a.py", readings(answer)) == (answer in right), answer
 
 
 def test_call_asks_for_the_files_of_both_sides_but_for_issues_of_both(tmp_path):

@@ -1,7 +1,6 @@
 """What is hidden and what it is compared with, by hand; both ends of the rate."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.replication.hidden import (
     MASK,
-    MASKED_WORD,
     TS_GUESSING_VERSION,
     hidden_option,
     hidden_word,
@@ -19,7 +17,6 @@ from jaxcontam.replication.hidden import (
     ts_guessing_option,
     ts_guessing_word,
 )
-from jaxcontam.replication.instances import filled
 from jaxcontam.scoring.completer import Completion, is_answer, readings
 from tests.support.completers import Scripted, comparison_inputs
 from tests.support.instances import instance
@@ -224,10 +221,3 @@ def test_the_same_answer_is_read_however_it_is_dressed(answer):
     assert is_answer("some green tea", readings(answer))
     for other in ("", "tea", "B", "green tea or an old clock", "<think>"):
         assert not is_answer("some green tea", readings(other))
-
-
-def test_braces_in_a_text_stay_as_they_are():
-    text = "set {text} to {dataset} and {0} or {"
-    found = filled(MASKED_WORD, mask=MASK, text=text, dataset="{split}", split="s")
-    assert text in found and "{split} dataset" in found
-    assert not re.search(r"\{mask\}", found)
