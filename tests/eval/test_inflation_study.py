@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from eval.inflation import (
-    ARMS,
-    COPIES,
-    cases_of,
-    cells,
-    grids_of,
-    make_world,
-)
+from eval.inflation import ARMS, COPIES, cases_of, cells, grids_of, make_world
 
 pytestmark = pytest.mark.unoptimised
 

@@ -12,13 +12,7 @@ from eval.canaries.runs import CANARIES
 from eval.known_models import KnownModels, read_table
 from eval.study import exit_code
 from jaxcontam.stats.roc import auc_delong
-from tests.support.known_mirror import (
-    COUNTS,
-    HUBBLE,
-    PLANTED,
-    PYTHIA,
-    ROWS,
-)
+from tests.support.known_mirror import COUNTS, HUBBLE, PLANTED, PYTHIA, ROWS
 from tests.support.membership_model import MEMBERS, OTHERS
 
 pytestmark = pytest.mark.unoptimised

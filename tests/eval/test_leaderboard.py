@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 import shutil
-import textwrap
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -21,11 +20,11 @@ from eval.leaderboard.detector import (
     Subject,
     finding_of_p,
 )
-from eval.leaderboard.entries import built_in_entries, chosen_entries
+from eval.leaderboard.entries import built_in_entries
 from eval.leaderboard.methods import affordable_strata
 from eval.leaderboard.population import read_texts, subject_of, train_arena
 from eval.leaderboard.standings import COMPARED, refusals, standings
-from eval.leaderboard.trials import EntryError, Trial, trial_sources, try_entry
+from eval.leaderboard.trials import EntryError, Trial, try_entry
 from jaxcontam.members.score import ScoreMethod
 from jaxcontam.methods import METHODS, OWN
 from jaxcontam.orders.methods import ADJACENCY
@@ -145,33 +144,6 @@ def test_order_tests_of_any_budget_end_or_are_refused_by_it(arena, passes):
         assert {trial.refused is None for trial in found} == {passes >= fewest}
 
 
-def test_file_with_postponed_annotations_and_a_dataclass_is_an_entry(tmp_path):
-    code = """
-        from __future__ import annotations
-        import dataclasses
-        from eval.leaderboard.detector import Entry, Finding, Subject
-
-        @dataclasses.dataclass
-        class Depth:
-            value: float
-
-        def detect(subject: Subject) -> Finding:
-            return Finding(score=Depth({depth}).value)
-
-        ENTRY = Entry(name="depth_{depth}", detect=detect, gives="score",
-                      family="other", about="", source="")
-    """
-    # Two files of one name are two modules.
-    found = []
-    for depth in (1, 2):
-        path = tmp_path / str(depth) / "depth.py"
-        path.parent.mkdir()
-        path.write_text(textwrap.dedent(code).format(depth=depth))
-        found.append(list(chosen_entries((path,), ()).values())[-1].entry)
-    assert [one.name for one in found] == ["depth_1", "depth_2"]
-    assert found[0].detect.__module__ != found[1].detect.__module__
-
-
 def test_example_of_the_documentation_runs(study):
     told = study("leaderboard")
     passes = {one["entry"]: one["passes"] for one in told.documents[0]["standings"]}
@@ -200,16 +172,6 @@ def test_entry_of_a_changed_file_is_tried_again(small, study, tmp_path, monkeypa
     path.write_text(text.replace("score=float(", "score=-float("))
     (turned,) = run.run()["standings"]
     assert turned["auc"]["value"] == pytest.approx(1 - before["auc"]["value"])
-
-
-def test_trials_are_those_of_the_code_whatever_git_says(monkeypatch):
-    found = [trial_sources(), trial_sources()]
-    digest = "eval.leaderboard.trials.source_digest"
-    monkeypatch.setattr(digest, lambda *names, unread: "other")
-    found.append(trial_sources())
-    monkeypatch.setattr("eval.leaderboard.trials._SOURCES", ())
-    found.append(trial_sources())
-    assert found[0] == found[1] and len(set(found)) == 3
 
 
 def test_entry_that_raises_is_named_and_the_others_go_on(small, tmp_path, monkeypatch):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from eval.membership.cells import Stratum, cell
-from eval.membership.copies import TINY, smaller
 from eval.membership.texts import drawn, read_pool
 from jaxcontam.errors import InputError
 from jaxcontam.stats.roc import auc_delong
@@ -58,13 +57,6 @@ def test_a_draw_depends_on_its_seed_alone():
     assert drawn(items, 10, seed=1) != drawn(items, 10, seed=2)
     with pytest.raises(InputError, match="the corpus gives 100 questions, 101 needed"):
         drawn(items, 101, seed=1)
-
-
-def test_the_reference_keeps_vocabulary_and_rows():
-    preset = smaller(TINY.preset)
-    assert preset.decoder.vocab_size == TINY.preset.decoder.vocab_size
-    assert preset.context == TINY.preset.context
-    assert preset.decoder.d_model == TINY.preset.decoder.d_model // 2
 
 
 @pytest.mark.slow

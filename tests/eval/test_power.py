@@ -20,14 +20,7 @@ from eval.power.estimates import (
     monotone,
     power_table,
 )
-from eval.power.model import (
-    ModelRecord,
-    Outcome,
-    Variant,
-    method_of,
-    n_read,
-    record_of,
-)
+from eval.power.model import ModelRecord, Outcome, Variant, method_of, n_read, record_of
 from eval.study import read_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
@@ -38,13 +31,6 @@ from train.population_workers import Failure
 pytestmark = pytest.mark.unoptimised
 
 PULSE = designs.PULSE.study
-
-
-@pytest.mark.parametrize("population", POPULATIONS.values(), ids=POPULATIONS)
-def test_planted_copies_are_about_half_of_the_stream(population):
-    study = population.study
-    most = study.max_example_tokens * study.n_examples * sum(study.copies)
-    assert 0.45 < most / study.n_tokens < 0.55
 
 
 def test_tests_that_are_compared_read_as_many_passes():

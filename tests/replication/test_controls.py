@@ -247,16 +247,10 @@ def gap(copies, side):
             grouped([1, 1, 1, 1, 0, 1, 1, 0], "aabbcdxx"),
             grouped([0, 0, 0, 1, 0, 0, 0], "eeffghx"),
         ),
-        (
-            grouped([1, 1, 0, 1, 1, 1], "abxxyy"),
-            grouped([0, 1, 0, 0, 1, 0], "cddxyy"),
-        ),
+        (grouped([1, 1, 0, 1, 1, 1], "abxxyy"), grouped([0, 1, 0, 0, 1, 0], "cddxyy")),
         # Nothing of its size to change places with, so that all choices are known.
         (grouped([1, 1, 1, 0, 1], "aaabw"), grouped([0, 1, 0, 1, 0], "aaabb")),
-        (
-            grouped([1, 1, 0, 1, 1, 1], "abxxyy"),
-            grouped([0, 1, 0, 0, 1, 0], "cccxyy"),
-        ),
+        (grouped([1, 1, 0, 1, 1, 1], "abxxyy"), grouped([0, 1, 0, 0, 1, 0], "cccxyy")),
     ],
 )
 def test_whole_sources_change_sides_beside_those_of_both(own, theirs):
