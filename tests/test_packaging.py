@@ -219,7 +219,7 @@ def test_a_room_can_be_read_in_a_day(room):
 OF_ROOM = {
     "orders": "test_sharded_t.py",
     "members": "test_frequencies.py",
-    "replication": "test_rouge.py",
+    "replication": "test_overlap.py",
     "score_gap": "test_judging.py",
     "overlap": "test_overlap.py",
     "ownership": "test_variants.py",
