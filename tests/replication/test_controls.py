@@ -381,11 +381,9 @@ def test_fields_that_repeat_like_sources_are_named():
 
 
 def test_copies_of_one_or_two_words_do_not_decide():
-    row = result(labels_of(1), facts=Facts(is_short=[True] * 50))
-    assert (row.n_exact, row.n_short, row.verdict) == (1, 1, "no evidence")
-    assert (
-        result(labels_of(1), facts=Facts(is_short=[False] * 50)).verdict == "suspected"
-    )
+    short, long = (result(labels_of(1), facts=Facts(is_short=[x] * 50)) for x in (1, 0))
+    assert (short.n_exact, short.n_short, short.verdict) == (1, 1, "no evidence")
+    assert long.verdict == "suspected"
     lengths = {"yes": True, "a dog": True, "a dog barks": False}
     assert {text: is_short(instance("So", text)) for text in lengths} == lengths
 
@@ -435,12 +433,13 @@ def test_one_exact_or_two_near_copies_decide(n_exact, n_near, expected):
     assert row.p_control is None
 
 
-@pytest.mark.parametrize(("n", "fewest"), [(2, 2), (10, 2), (20, 3), (50, 5)])
-def test_mistakes_alone_reach_the_rule_no_more_often_in_larger_samples(n, fewest):
-    assert fewest_near(n) == fewest
-    reached = [binom.sf(fewest_near(m) - 1, m, 0.04) for m in (10, n)]
-    assert reached[1] <= reached[0]
-    assert n <= 10 or binom.sf(fewest - 2, n, 0.04) > reached[0], "and no stricter"
+def test_mistakes_alone_reach_the_rule_no_more_often_in_larger_samples():
+    assert [fewest_near(n) for n in (2, 10, 20, 50)] == [2, 2, 3, 5]
+    reached = binom.sf(1, 10, 0.04)
+    for n in range(2, 101):
+        fewest = fewest_near(n)
+        assert binom.sf(fewest - 1, n, 0.04) <= reached
+        assert fewest == 2 or binom.sf(fewest - 2, n, 0.04) > reached, "no stricter"
 
 
 def test_a_control_with_as_many_copies_takes_the_verdict_back():

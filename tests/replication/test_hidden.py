@@ -41,17 +41,11 @@ def ask_options(items, completer):
     return ts_guessing_option(comparison_inputs(completer, items=items))
 
 
-def item(number=1, answer=0, options=OPTIONS, question="What barks?"):
-    parts = [f"{number}. {question}"]
-    for place in range(len(options)):
-        parts += ["\n- ", place]
-    return Item(
-        number=number,
-        options=tuple(options),
-        sources=tuple(options),
-        parts=tuple(parts),
-        answer=answer,
-    )
+def item(number=1, answer=0, options=OPTIONS):
+    lines = [part for i in range(len(options)) for part in ("\n- ", i)]
+    parts = (f"{number}. What barks?", *lines)
+    known = {"number": number, "parts": parts, "answer": answer}
+    return Item(options=tuple(options), sources=tuple(options), **known)
 
 
 def hidden_in(text, prompt):
@@ -82,17 +76,16 @@ def test_a_hidden_word_is_whole_of_four_letters_and_stands_once():
 
 
 def test_the_question_of_a_pair_is_masked_and_else_the_whole_text():
-    asked = [
-        instance("purple elephants", "danced quietly", cut="pair", index=4),
-        instance("or so it is", "elephants", index=7),
-    ]
+    pair = instance("purple elephants", "danced quietly", cut="pair", index=4)
     completer = Scripted(lambda *_: "")
-    _, rows = ask_words(asked, completer)
-    assert [row["index"] for row in rows] == [4, 7]
+    _, rows = ask_words(
+        [pair, instance("or so it is", "elephants", index=7)], completer
+    )
+    found = [(row["index"], row["hidden"]) for row in rows]
+    assert found[1] == (7, "elephants") and found[0][0] == 4
     first, second = completer.calls[0]["prompts"]
     assert "danced" not in first and MASK in first
     assert f"Text: or so it is {MASK}\n" in second
-    assert rows[1]["hidden"] == "elephants"
 
 
 def test_a_model_that_knows_the_texts_finds_each_word_and_another_none():
@@ -135,15 +128,15 @@ def test_the_answer_is_compared_with_the_hidden_option_not_with_the_right_one():
     asked = item(answer=2)
     place = hidden_option(asked, seed=0)
     assert place != 2
-    writes_right_one, _ = ask_options([asked], Scripted(lambda *_: OPTIONS[2]))
-    assert writes_right_one.n_found == 0
+    right_one, _ = ask_options([asked], Scripted(lambda *_: OPTIONS[2]))
     completer = Scripted(lambda *_: OPTIONS[place])
-    writes_hidden_one, rows = ask_options([asked], completer)
-    assert writes_hidden_one.n_found == 1
-    assert rows[0]["hidden"] == OPTIONS[place] and rows[0]["index"] == 0
+    hidden_one, (row,) = ask_options([asked], completer)
+    assert (right_one.n_found, hidden_one.n_found) == (0, 1)
+    assert (row["hidden"], row["index"]) == (OPTIONS[place], 0)
     (prompt,) = completer.calls[0]["prompts"]
-    assert OPTIONS[place] not in prompt
-    assert all(o in prompt for j, o in enumerate(OPTIONS) if j != place)
+    assert [option not in prompt for option in OPTIONS] == [
+        i == place for i in range(4)
+    ]
     assert "Quiz" in prompt and "test split" in prompt
 
 
@@ -189,14 +182,13 @@ def test_what_is_left_out_is_counted_and_nothing_to_hide_is_refused():
 
 
 def test_refused_requests_are_no_wrong_answers():
-    answers = iter([Completion(text="", refused="filtered"), OPTIONS[0]])
+    refused = Completion(text="", refused="filtered")
+    answers = iter([refused, OPTIONS[0]])
     items = [item(1, answer=3), item(2, answer=3)]
     result, rows = ask_options(items, Scripted(lambda *_: next(answers)))
     assert (result.n_instances, result.n_refused) == (2, 1)
     assert rows[0]["found"] is None and result.rate in (0.0, 1.0)
-    every, _ = ask_options(
-        items, Scripted(lambda *_: Completion(text="", refused="no"))
-    )
+    every, _ = ask_options(items, Scripted(lambda *_: refused))
     assert every.rate is None and every.finding == "refused"
 
 

@@ -72,10 +72,7 @@ def test_cuts_at_a_sentence_when_there_are_several_and_inside_the_only_one():
     for seed in range(20):
         first, second, cut = cut_text(several, seed=seed)
         assert cut == "sentence"
-        assert (first.endswith("in."), second.startswith("Then")) in (
-            (True, False),
-            (False, True),
-        )
+        assert first.endswith("in.") != second.startswith("Then")
     only = "a long line of news that holds no full stop before its end."
     assert {cut_text(only, seed=seed)[2] for seed in range(20)} == {"inside"}
 
@@ -177,12 +174,9 @@ def test_labels_are_written_with_their_names(label, names, expected):
     drawn = draw(benchmark, fields, k=1, seed=0, label_names=names)
     assert drawn.instances[0].label == expected
     assert any("no label" in words for words in drawn.warnings) == (expected is None)
-
-
-def test_summaries_are_read_from_their_own_field():
-    row = {"text": "The article.", "summary": "Its point in words.", "id": 1}
-    fields = find(records([row]), task="summary")
-    assert fields.texts == ("summary",)
+    # A summary is read from its own field.
+    row = {"text": "The article.", "summary": "Its point in words.", "label": label}
+    assert find(records([row]), task="summary").texts == ("summary",)
     assert find(records([row]), task="classification").texts == ("text",)
 
 
@@ -200,28 +194,25 @@ def test_the_fingerprint_sees_pieces_and_not_places():
     ("text", "sentences"),
     [
         ("One. Two. Three.", ["One.", "Two.", "Three."]),
-        (
-            "Dr. A. B. Smith of the U.S. Army ran.",
-            ["Dr. A. B. Smith of the U.S. Army ran."],
-        ),
+        ("Dr. A. B. Smith of the U.S. Army ran.", None),
         ('He said "Go!" Then he went.', ['He said "Go!"', "Then he went."]),
         (
             "It cost 3.50 dollars. Was it much? no",
             ["It cost 3.50 dollars.", "Was it much? no"],
         ),
         ("A title\n\nthe text", ["A title", "the text"]),
-        ("wait... what", ["wait... what"]),
+        ("wait... what", None),
         ("Oh ... Then he ?? Yes ! No", ["Oh ...", "Then he ??", "Yes ! No"]),
         ("So did I. Then we left.", ["So did I.", "Then we left."]),
         ("Ende. Über alles.", ["Ende.", "Über alles."]),
-        ("no end", ["no end"]),
+        ("no end", None),
         ("", []),
     ],
 )
 def test_sentences_of_hand_cases(text, sentences):
     starts = [0, *sentence_starts(text), len(text)]
     found = [text[a:b].strip() for a, b in itertools.pairwise(starts)]
-    assert [one for one in found if one] == sentences
+    assert [one for one in found if one] == ([text] if sentences is None else sentences)
 
 
 def test_long_runs_of_marks_cost_no_more_than_their_length():
