@@ -93,7 +93,7 @@ def test_a_random_decoder_has_the_dtypes_of_a_loaded_one(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parity
 def test_a_pulse_run_measures_every_part(study):
-    measured, _ = study("accelerator").documents
+    measured = study("accelerator").document
     for part in study_module.PARTS:
         # The two sides were found to score, or to learn, alike.
         assert set(measured[part]["utilisation"]) == {"jaxcontam", "torch"}, part

@@ -13,7 +13,7 @@ from eval.clean_files.readers import KERNELS, Reader
 
 
 def test_a_dozen_files_accuse_nobody(study):
-    found, _ = study("clean_files").documents
+    found = study("clean_files").document
     assert {key.split("|")[0] for key in found["cells"]} >= {*COMMANDS}
     assert found["n_counts"] and not found["failures"]
 

@@ -33,7 +33,7 @@ def few(monkeypatch):
 @pytest.fixture
 def found(study):
     """What a finished run found, by model and set."""
-    document, _ = study("known_models").documents
+    document = study("known_models").document
     assert not document["failed"]
     return {(row["model"], row["set"]): row for row in document["sets"]}
 

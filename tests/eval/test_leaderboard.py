@@ -146,7 +146,7 @@ def test_order_tests_of_any_budget_end_or_are_refused_by_it(arena, passes):
 
 def test_example_of_the_documentation_runs(study):
     told = study("leaderboard")
-    passes = {one["entry"]: one["passes"] for one in told.documents[0]["standings"]}
+    passes = {one["entry"]: one["passes"] for one in told.document["standings"]}
     # Each example once alone and twice in pairs, but for the ends; and the texts once
     # without their separators.
     assert 2.5 < passes.pop("context_gain") < 3 and 0.9 < passes.pop("min_k") < 1

@@ -62,7 +62,7 @@ def test_a_draw_depends_on_its_seed_alone():
 @pytest.mark.slow
 def test_members_stand_in_the_stream_and_nonmembers_do_not(study):
     told = study("membership")
-    cells = told.documents[0]["cells"]
+    cells = told.document["cells"]
     names = dict.fromkeys(one["method"] for one in cells)
     assert "gradient_norm" in names
     assert [(one["method"], one["setting"]) for one in cells] == [

@@ -87,7 +87,7 @@ def test_nearest_stretch_is_found_while_most_words_stay():
 
 
 def test_filters_and_readers_are_compared(study):
-    numbers, _ = study("overlap").documents
+    numbers = study("overlap").document
     assert numbers["hits"]["verbatim / jaxcontam"] in ("5 of 5", "4 of 4")
     assert numbers["hits"]["frame alone / jaxcontam"] == "0 of 1"
     readers = {"jsonl", "jsonl.gz", "parquet", "warc.gz"}

@@ -27,12 +27,13 @@ def numbers(document, measured):
 )
 def test_a_study_ends_well_and_a_second_run_makes_nothing_again(name, study):
     one, told = STUDIES[name], study(name)
-    assert told.codes == [0, 0]
-    first, again = (numbers(found, one.measured) for found in told.documents)
-    assert again == first
+    assert set(told.codes) == {0}
+    first, *again = (numbers(found, one.measured) for found in told.documents)
+    for found in again:
+        assert found == first
     assert one.measured or told.remade == []
     for field, columns in one.holds.items():
-        rows = told.documents[0][field]
+        rows = told.document[field]
         assert rows or field == "failures", field
         for row in rows if columns else ():
             assert set(columns.split()) <= row.keys(), field

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.unoptimised
 
 
 def test_the_unlearned_model_writes_what_it_still_knows(study):
-    found, _ = study("unlearning").documents
+    found = study("unlearning").document
     screens = [row for row in found["results"] if "share" in row]
     assert [row["method"] for row in screens] == ["min_k", "perplexity"] * 2
     chunks = [row for row in found["texts"] if row["task"] == "chunks"]
