@@ -99,25 +99,17 @@ def test_distances_equal_the_plain_table():
 )
 def test_peakedness_of_hand_cases(greedy, samples, share):
     assert peakedness(greedy, samples) == share
-
-
-def test_a_product_just_below_a_whole_number_is_that_number():
-    sample = [*range(71), *range(500, 529)]  # differs in 29 of 100
+    # A product just below a whole number is that number.
     assert 0.29 * 100 < 29
+    sample = [*range(71), *range(500, 529)]  # differs in 29 of 100
     assert peakedness(range(100), [sample], alpha=0.29) == 1.0
 
 
 def test_ted_leaves_out_copies_and_repeats():
-    greedy = list("abcdef")
-    samples = [
-        greedy,
-        list("abcdxy"),  # two away
-        list("uvwxyz"),
-        list("uvwxyz"),
-        list("abcxyz"),  # three away
-    ]
-    assert ted_kept(greedy, samples) == (2, 4)
-    assert ted_kept(greedy, [greedy]) == ()
+    # A copy, one that is two away, one twice, one that is three away.
+    samples = [*map(list, ("abcdef", "abcdxy", "uvwxyz", "uvwxyz", "abcxyz"))]
+    assert ted_kept(samples[0], samples) == (2, 4)
+    assert ted_kept(samples[0], samples[:1]) == ()
 
 
 def test_a_model_that_knows_the_data_is_peaked_and_one_that_does_not_is_not():
@@ -127,6 +119,8 @@ def test_a_model_that_knows_the_data_is_peaked_and_one_that_does_not_is_not():
     assert found == [(0, 1.0), (3, 1.0), (6, 1.0), (9, 1.0)]
     assert known.warnings == () and "100 words and marks" in known.setting
     assert "stop" not in known.setting
+    # Letters as tokens: one word of 30 is more than 5 % of them no longer.
+    assert "100 tokens" in run(knows, tokenize=list)[0].setting
     unknown, rows, _ = run(varies)
     assert (unknown.n_found, unknown.rate) == (0, 0.0)
     assert all(row["n_kept"] == row["n_samples"] == 20 for row in rows)
@@ -157,11 +151,6 @@ def test_requests_are_one_greedy_and_the_samples():
         assert call["stop"] == ("\n",)
     assert told[-1] == (18, 18) and told == sorted(told)
     assert result.setting.endswith(', stop=["\\n"]')
-
-
-def test_a_tokenizer_of_the_model_is_used():
-    # Letters as tokens: one word of 30 is more than 5 % of them no longer.
-    assert "100 tokens" in run(knows, tokenize=list)[0].setting
 
 
 def test_an_empty_greedy_answer_is_no_copy_of_empty_samples():

@@ -334,32 +334,6 @@ def test_a_reference_that_guesses_alike_keeps_the_level(rates, accused):
     assert binom.sf(after - 1, n, 0.001) > 0.01
 
 
-def test_sources_that_the_model_knows_and_the_reference_does_not_keep_the_level():
-    """A clean model; the rates of ten sources a side vary, and differ by model."""
-    rng = np.random.default_rng(0)
-    names = [str(i // 5) for i in range(100)]
-    n_alone = n_accused = 0
-    for seed in range(n := 300):
-        rates_MN = np.repeat(rng.beta(0.15, 0.85, (2, 20)), 5, axis=1)
-        copies, of_reference = (rng.random((2, 100)) < rates_MN).tolist()
-
-        def side(part, groups, copies=copies, of_reference=of_reference):
-            return Side(
-                copies=copies[part], reference=of_reference[part], groups=groups[part]
-            )
-
-        parts = slice(50), slice(50, None)
-        alone = more_copies(*(side(part, ()) for part in parts), seed=seed)
-        if alone.p_value > 0.001:
-            continue
-        n_alone += 1
-        whole = [side(part, names) for part in parts]
-        compared = beside_reference(*whole, closer=[0.0] * 50, n_refused=0, seed=seed)
-        n_accused += why_no_more(more_copies(*whole, seed=seed), compared) is None
-    assert n_alone >= 5
-    assert binom.sf(n_accused - 1, n, 0.001) > 0.01
-
-
 def test_a_completion_is_close_by_its_content_words():
     one = instance("So", "the old mill by the river was sold")
     for text, share in (
