@@ -312,7 +312,7 @@ def _twice(name, shared, folder, patch):
                 {
                     str(path): path.stat().st_mtime_ns
                     for path in out.rglob("*")
-                    if path.is_file() and path.parent != report.parent
+                    if path.parent != report.parent and path.suffix not in (".lock", "")
                 }
             )
     first, again = stamps[0], stamps[-1]
