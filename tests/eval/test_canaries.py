@@ -169,14 +169,6 @@ def test_papers_figures_stand_only_beside_the_papers_copies():
     assert "paper" not in " ".join(grid(second, "lower: 1,000 parameters").header)
 
 
-def test_the_test_that_decides_stands_first_with_its_verdict():
-    decided = plan_rows("lower", "direction", 1e-5, verdict="suspected")
-    run = found([*plan_rows("lower", "adjacency"), *decided])
-    assert run.methods == ["direction", "adjacency"]
-    orders = grid(run, "p-values of the planted sets")
-    assert set(column(orders, "verdict").values()) == {"suspected"}
-
-
 def test_shares_count_sets_and_name_no_level_below_the_floor():
     rows = plan_rows("published", "permutation", 0.05, p_floor=0.05, n_orders=19)
     (cells,) = grid(found(rows), "95 % Wilson").rows

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from eval.natural_order import transformers
-from eval.natural_order.__main__ import _finished, cases_of, figure, grids
+from eval.natural_order.__main__ import _finished, cases_of
 from eval.natural_order.audited import Case, audited_case, case_file
 from eval.natural_order.copying import (
     AFTER_ONE,
@@ -202,16 +202,3 @@ def test_records_are_read_again_and_a_line_cut_short_is_not(records, tmp_path):
     lines = [json.dumps(dataclasses.asdict(record)) for record in records.values()]
     path.write_text("\n".join([*lines, lines[0][:50]]), encoding="utf-8")
     assert _finished(path) == {record.case: record for record in records.values()}
-
-
-def test_tables_count_files_by_law_and_known_and_remembered_ones_apart(records):
-    clean = records["labels_text", 0.0]
-    known = dataclasses.replace(clean, case=case("labels_text", knows=1.0))
-    by_law, by_kind, knowing, planted = grids([*records.values(), known])
-    laws = [f"{law}, 96 rows" for law in ("exchangeable", "reversible", "forward")]
-    counts = [row[:2] for row in by_law.rows]
-    assert counts == [*((law, "1") for law in laws), ("all", "3")]
-    assert len(by_kind.rows) == 3
-    assert [row[:2] for row in knowing.rows] == [("labels_text", "1"), ("all", "1")]
-    assert planted.rows[0][3] == "1 (1)"
-    assert figure(list(records.values())).startswith("<svg")
