@@ -7,6 +7,7 @@ import ast
 import contextlib
 import dataclasses
 import fcntl
+import hashlib
 import importlib
 import json
 import os
@@ -287,6 +288,14 @@ def told(name, shared):
     return Told(folder=folder, **json.loads(path.read_text()))
 
 
+def _stamp(path):
+    """What must stay: bytes, and when weights were written; a report has dates."""
+    if path.name in ("report.json", "report.html") or path.suffix == ".lock":
+        return None
+    made = path.stat().st_mtime_ns if path.suffix == ".safetensors" else 0
+    return hashlib.sha256(path.read_bytes()).hexdigest(), made
+
+
 def _twice(name, shared, folder, patch):
     study, out = STUDIES[name], folder / "out"
     # As in a checkout; tests may run where git knows nothing.
@@ -308,13 +317,8 @@ def _twice(name, shared, folder, patch):
             report = here / f"{study.file or name}.json"
             document = json.loads(report.read_text())
             documents.append(document)
-            stamps.append(
-                {
-                    str(path): path.stat().st_mtime_ns
-                    for path in out.rglob("*")
-                    if path.parent != report.parent and path.suffix not in (".lock", "")
-                }
-            )
+            left = (path for path in out.rglob("*") if path.parent != report.parent)
+            stamps.append({str(path): _stamp(path) for path in left if path.is_file()})
     first, again = stamps[0], stamps[-1]
     remade = [path for path in again if again[path] != first.get(path)]
     return {"codes": codes, "documents": documents, "remade": remade}

@@ -1,4 +1,4 @@
-"""`eval.inflation`: its world, its truth, its tables."""
+"""`eval.inflation`: its world and its truth."""
 
 import numpy as np
 import pytest

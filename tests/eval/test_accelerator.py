@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from eval.accelerator import __main__ as study_module
+from eval.accelerator import __main__ as accelerator
 from eval.accelerator.__main__ import judge
 from eval.accelerator.subjects import _tried, random_decoder, subject
 from jaxcontam.errors import InputError
@@ -62,9 +62,9 @@ def test_other_devices_than_one_accelerator_are_refused(
 ):
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     found = {"platform": platform, "kind": "H100", "n": n}
-    monkeypatch.setattr(study_module, "in_fresh_process", lambda _: found)
+    monkeypatch.setattr(accelerator, "in_fresh_process", lambda _: found)
     with pytest.raises(InputError, match=message):
-        study_module.Accelerator(out=tmp_path).run()
+        accelerator.Accelerator(out=tmp_path).run()
 
 
 def test_shapes_have_the_sizes_that_they_are_named_by():
@@ -94,7 +94,7 @@ def test_a_random_decoder_has_the_dtypes_of_a_loaded_one(tmp_path):
 @pytest.mark.parity
 def test_a_pulse_run_measures_every_part(study):
     measured = study("accelerator").document
-    for part in study_module.PARTS:
+    for part in accelerator.PARTS:
         # The two sides were found to score, or to learn, alike.
         assert set(measured[part]["utilisation"]) == {"jaxcontam", "torch"}, part
         assert measured[part]["ratio"] > 0
