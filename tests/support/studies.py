@@ -23,6 +23,7 @@ import pytest
 from tests.support.compile_mode import compiling
 
 ROOT = Path(__file__).resolve().parents[2]
+REPORT = ("report.json", "report.html", "results.csv", "SHA256SUMS")
 # What a run costs, and when it was made.
 COSTS = {"started", "finished", "wall_seconds", "cpu_seconds", "earlier_cpu_seconds"}
 COSTS |= {"test_seconds", "tokens_scored", "cached_tokens", "digest"}
@@ -290,7 +291,7 @@ def told(name, shared):
 
 def _stamp(path):
     """What must stay: bytes, and when weights were written; a report has dates."""
-    if path.name in ("report.json", "report.html") or path.suffix == ".lock":
+    if path.name in REPORT or path.suffix == ".lock":
         return None
     made = path.stat().st_mtime_ns if path.suffix == ".safetensors" else 0
     return hashlib.sha256(path.read_bytes()).hexdigest(), made
