@@ -1,6 +1,7 @@
-"""Draws and cuts of instances: what they depend on, and what they keep."""
+"""Draws, cuts and instructions of instances: what decides, and what is kept."""
 
 import itertools
+import json
 import random
 
 import numpy as np
@@ -10,14 +11,17 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.replication.design import ReplicationDesign
 from jaxcontam.replication.instances import (
+    TASKS,
     Fields,
     cut_text,
     draw_instances,
     find_fields,
     instances_fingerprint,
+    load_prompts,
     sentence_starts,
     text_keys,
 )
+from tests.support.instances import instance
 
 TEXT = Fields()
 
@@ -68,47 +72,30 @@ def test_cuts_at_a_sentence_when_there_are_several_and_inside_the_only_one():
     for seed in range(20):
         first, second, cut = cut_text(several, seed=seed)
         assert cut == "sentence"
-        assert (first.endswith("in."), second.startswith("Then")) in (
-            (True, False),
-            (False, True),
-        )
+        assert first.endswith("in.") != second.startswith("Then")
     only = "a long line of news that holds no full stop before its end."
     assert {cut_text(only, seed=seed)[2] for seed in range(20)} == {"inside"}
 
 
 def test_cuts_differ_between_rows():
     # The published code seeds anew for each row, so all are cut at 59 % of the words.
-    drawn = draw(
-        plain([" ".join(["w"] * 99 + [str(i)]) for i in range(60)]), TEXT, k=60, seed=0
-    )
+    rows = [" ".join(["w"] * 99 + [str(i)]) for i in range(60)]
+    drawn = draw(plain(rows), TEXT, k=60, seed=0)
     shares = [len(one.first_piece.split()) / 100 for one in drawn.instances]
     assert len(set(shares)) > 15
-    assert min(shares) >= 0.4
-    assert max(shares) <= 0.7
+    assert min(shares) >= 0.4 and max(shares) <= 0.7
 
 
-def test_a_cut_depends_on_seed_and_text_alone():
-    text = some_texts(1)[0]
-    assert cut_text(text, seed=3) == cut_text(text, seed=3)
-    assert len({cut_text(text, seed=seed)[0] for seed in range(30)}) > 1
-
-
-def test_the_order_of_the_file_does_not_count():
+def test_a_draw_depends_on_the_texts_the_seed_and_no_more_than_k():
     texts = some_texts(40)
-    shuffled = texts.copy()
-    random.Random(0).shuffle(shuffled)
-    a = draw(plain(texts), TEXT, k=10, seed=1)
-    b = draw(plain(shuffled), TEXT, k=10, seed=1)
+    shuffled = random.Random(0).sample(texts, 40)
+    a, b = (draw(plain(rows), TEXT, k=10, seed=1) for rows in (texts, shuffled))
     assert a.fingerprint == b.fingerprint
     assert [texts[one.index] for one in a.instances] == [
         shuffled[one.index] for one in b.instances
     ]
-
-
-def test_ten_are_the_beginning_of_fifty():
-    texts = plain(some_texts(80))
-    fifty = draw(texts, TEXT, k=50, seed=0).instances
-    assert draw(texts, TEXT, k=10, seed=0).instances == fifty[:10]
+    assert draw(plain(texts), TEXT, k=30, seed=1).instances[:10] == a.instances
+    assert draw(plain(texts), TEXT, k=10, seed=2).fingerprint != a.fingerprint
 
 
 def test_every_row_is_drawn_equally_often():
@@ -122,40 +109,22 @@ def test_every_row_is_drawn_equally_often():
     assert np.abs(counts / n - 1 / 4).max() < 5 * np.sqrt(0.25 * 0.75 / n)
 
 
-def test_texts_in_another_case_are_drawn_once_and_those_elsewhere_never():
-    texts = ["two  words", "Two words", "three more words", "four more of them"]
-    benchmark = plain(texts)
+def test_what_is_too_short_or_stands_twice_or_elsewhere_is_counted_not_drawn():
+    texts = ["two  words", "Two words", "three more words", "four more of them", "one"]
     elsewhere = text_keys(plain(["THREE more\nwords"]), TEXT)
-    drawn = draw(benchmark, TEXT, k=5, seed=0, elsewhere=elsewhere)
-    assert (drawn.n_duplicates, drawn.n_elsewhere) == (1, 1)
+    drawn = draw(plain([*texts, ""]), TEXT, k=5, seed=0, elsewhere=elsewhere)
+    counts = drawn.n_rows, drawn.n_duplicates, drawn.n_elsewhere, drawn.n_too_short
+    assert counts == (6, 1, 1, 2)
     assert sorted(one.index for one in drawn.instances) == [1, 3]
-    with pytest.raises(InputError, match="all its instances stand more than once"):
-        draw(benchmark, TEXT, k=1, seed=0, elsewhere=text_keys(benchmark, TEXT))
+    assert drawn.warnings == ("only 2 of 5 instances could be drawn",)
 
 
 def test_instances_keep_the_source_that_the_file_names():
     benchmark = records([{"text": f"some words {i}", "book": i // 2} for i in range(4)])
     fields = find(benchmark, task="plain")
     drawn = draw(benchmark, fields, k=4, seed=0, group_field="book")
-    assert {one.index: one.group for one in drawn.instances} == {
-        0: "0",
-        1: "0",
-        2: "1",
-        3: "1",
-    }
-    with pytest.raises(InputError, match="no field 'boook'") as fault:
-        draw(benchmark, fields, k=4, seed=0, group_field="boook")
-    assert "--group-field must name a field" in fault.value.hint
-
-
-def test_texts_of_one_word_and_repeated_ones_are_counted_not_drawn():
-    texts = ["alone", "", "two words", "two words", "three short words"]
-    drawn = draw(plain(texts), TEXT, k=5, seed=0)
-    assert (drawn.n_rows, drawn.n_too_short, drawn.n_duplicates) == (5, 2, 1)
-    assert sorted(one.index for one in drawn.instances) == [2, 4]
-    assert drawn.warnings == ("only 2 of 5 instances could be drawn",)
-    with pytest.raises(InputError, match="no text can be cut"):
-        draw(plain(["one", "two"]), TEXT, k=1, seed=0)
+    groups = {one.index: one.group for one in drawn.instances}
+    assert groups == {0: "0", 1: "0", 2: "1", 3: "1"}
 
 
 def test_a_text_that_is_null_is_not_drawn():
@@ -176,19 +145,16 @@ def test_pairs_keep_both_texts_whole():
         for i in range(5)
     ]
     rows.append({"premise": "P", "hypothesis": " ", "label": -1})
-    benchmark = records(rows)
-    fields = find(benchmark, task="nli")
+    fields = find(records(rows), task="nli")
     assert fields.texts == ("premise", "hypothesis")
-    drawn = draw(
-        benchmark, fields, k=9, seed=0, label_names=("entailment", "not_entailment")
-    )
-    assert drawn.n_too_short == 1
+    names = ("entailment", "not_entailment")
+    drawn = draw(records(rows), fields, k=9, seed=0, label_names=names)
+    assert drawn.n_too_short == 1 and len(drawn.instances) == 5
     for one in drawn.instances:
-        assert one.cut == "pair"
-        assert one.first_piece == rows[one.index]["premise"]
-        assert one.second_piece == rows[one.index]["hypothesis"]
-        names = {0: "0 (entailment)", 1: "1 (not_entailment)"}
-        assert one.label == names[rows[one.index]["label"]]
+        row = rows[one.index]
+        pieces = one.cut, one.first_piece, one.second_piece
+        assert pieces == ("pair", row["premise"], row["hypothesis"])
+        assert one.label == f"{row['label']} ({names[row['label']]})"
 
 
 @pytest.mark.parametrize(
@@ -208,41 +174,9 @@ def test_labels_are_written_with_their_names(label, names, expected):
     drawn = draw(benchmark, fields, k=1, seed=0, label_names=names)
     assert drawn.instances[0].label == expected
     assert any("no label" in words for words in drawn.warnings) == (expected is None)
-
-
-def test_a_label_without_a_name_is_refused():
-    benchmark = records([{"text": "some words here", "label": 7}])
-    fields = find(benchmark, task="classification")
-    with pytest.raises(InputError, match="label '7' has no name"):
-        draw(benchmark, fields, k=1, seed=0, label_names=("a", "b"))
-
-
-@pytest.mark.parametrize(
-    ("row", "flags", "message"),
-    [
-        ({"a": "x y"}, {}, "no field of a known name .it has: a"),
-        ({"text": "x y"}, {"task": "nli"}, "no field of a known name"),
-        (
-            {"a": "x", "b": "y"},
-            {"first_field": "a", "second_field": "b", "text_field": "a"},
-            "excludes --text-field",
-        ),
-        ({"text": "x"}, {"task": "nli", "text_field": "text"}, "takes pairs"),
-        ({"text": "x y"}, {"label_field": "gold"}, "example 1: no field 'gold'"),
-        ({"a": "x"}, {"first_field": "a", "second_field": "c"}, "no field 'c'"),
-    ],
-)
-def test_fields_that_do_not_exist_are_named(row, flags, message):
-    benchmark = records([row])
-    with pytest.raises(InputError, match=message):
-        fields = find(benchmark, **{"task": "classification", **flags})
-        draw(benchmark, fields, k=1, seed=0)
-
-
-def test_summaries_are_read_from_their_own_field():
-    row = {"text": "The article.", "summary": "Its point in words.", "id": 1}
-    fields = find(records([row]), task="summary")
-    assert fields.texts == ("summary",)
+    # A summary is read from its own field.
+    row = {"text": "The article.", "summary": "Its point in words.", "label": label}
+    assert find(records([row]), task="summary").texts == ("summary",)
     assert find(records([row]), task="classification").texts == ("text",)
 
 
@@ -252,38 +186,105 @@ def test_the_fingerprint_sees_pieces_and_not_places():
     other = draw(plain(["First of all", *texts]), TEXT, k=4, seed=0)
     kept = [i for i in other.instances if not i.first_piece.startswith("First")]
     assert instances_fingerprint(kept) == one.fingerprint
-    assert draw(plain(texts), TEXT, k=3, seed=1).fingerprint != (one.fingerprint)
+    # The same three texts, cut elsewhere.
+    assert draw(plain(texts), TEXT, k=3, seed=1).fingerprint != one.fingerprint
 
 
 @pytest.mark.parametrize(
     ("text", "sentences"),
     [
         ("One. Two. Three.", ["One.", "Two.", "Three."]),
-        (
-            "Dr. A. B. Smith of the U.S. Army ran.",
-            ["Dr. A. B. Smith of the U.S. Army ran."],
-        ),
+        ("Dr. A. B. Smith of the U.S. Army ran.", None),
         ('He said "Go!" Then he went.', ['He said "Go!"', "Then he went."]),
         (
             "It cost 3.50 dollars. Was it much? no",
             ["It cost 3.50 dollars.", "Was it much? no"],
         ),
         ("A title\n\nthe text", ["A title", "the text"]),
-        ("wait... what", ["wait... what"]),
+        ("wait... what", None),
         ("Oh ... Then he ?? Yes ! No", ["Oh ...", "Then he ??", "Yes ! No"]),
         ("So did I. Then we left.", ["So did I.", "Then we left."]),
         ("Ende. Über alles.", ["Ende.", "Über alles."]),
-        ("no end", ["no end"]),
+        ("no end", None),
         ("", []),
     ],
 )
 def test_sentences_of_hand_cases(text, sentences):
     starts = [0, *sentence_starts(text), len(text)]
     found = [text[a:b].strip() for a, b in itertools.pairwise(starts)]
-    assert [one for one in found if one] == sentences
+    assert [one for one in found if one] == ([text] if sentences is None else sentences)
 
 
 def test_long_runs_of_marks_cost_no_more_than_their_length():
     # Each start of a run tried anew would take minutes here.
     assert sentence_starts("." * 200_000 + "x") == []
     assert sentence_starts("Oh" + "!" * 200_000 + " Yes") == [200_003]
+
+
+def one_of(first="The first piece", label="1 (yes)"):
+    return instance(first, "hidden second piece", label=label)
+
+
+def guided(prompts, one):
+    return prompts.guided_prompt(one, dataset_name="SetName", split_name="validation")
+
+
+@pytest.mark.parametrize("task", [task for task in TASKS if task != "plain"])
+def test_arms_differ_by_the_name_and_show_the_same_piece(task):
+    prompts = load_prompts(task)
+    with_name, without = guided(prompts, one_of()), prompts.general_prompt(one_of())
+    assert prompts.has_arms
+    for word in ("SetName", "validation", "word for word"):
+        assert word in with_name and word not in without
+    for prompt in (with_name, without):
+        assert prompt.count("The first piece") == prompt.count("1 (yes)") == 1
+        assert "hidden" not in prompt and "{" not in prompt
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_without_a_label_no_line_speaks_of_one(task):
+    prompts = load_prompts(task)
+    one = one_of(label=None)
+    for prompt in (guided(prompts, one), prompts.general_prompt(one)):
+        assert "abel" not in prompt
+        assert "The first piece" in prompt
+
+
+def test_plain_prompts_are_the_first_piece_alone():
+    prompts = load_prompts("plain")
+    assert not prompts.has_arms
+    assert guided(prompts, one_of()) == "The first piece"
+    assert prompts.general_prompt(one_of()) == "The first piece"
+
+
+@pytest.mark.parametrize("task", ["classification", "nli"])
+def test_braces_inside_texts_stay_what_they_are(task):
+    prompts = load_prompts(task)
+    one = one_of(first="{label} {0} {dataset_name} {{x}} %s", label="{input}")
+    prompt = guided(prompts, one)
+    assert "{label} {0} {dataset_name} {{x}} %s" in prompt
+    assert prompt.count("{input}") == 1
+
+
+def test_own_wording_gives_own_version(tmp_path):
+    def loaded(name, text):
+        path = tmp_path / name
+        path.write_text(text)
+        return load_prompts("nli", path)
+
+    tables = {"guided": "{dataset_name}: {input}", "general": "Go on: {input}"}
+    prompts = loaded("p.json", json.dumps({"name": "mine", "nli": tables}))
+    assert guided(prompts, one_of()) == "SetName: The first piece"
+    toml = loaded(
+        "t.toml", "[nli]\n" + "\n".join(f"{k}='{v}'" for k, v in tables.items())
+    )
+    own, same = prompts.version.split("@"), toml.version.split("@")
+    assert (own[0], same[0], own[1]) == ("mine/nli", "t/nli", same[1])
+    tables["general"] += "!"
+    assert loaded("p.json", json.dumps({"nli": tables})).version.split("@")[1] != own[1]
+
+
+def test_an_unknown_task_suggests_the_nearest():
+    with pytest.raises(InputError) as found:
+        load_prompts("clasification")
+    assert "did you mean 'classification'?" in found.value.hint
