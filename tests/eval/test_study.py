@@ -68,9 +68,7 @@ def test_words_are_printed_as_they_are_and_none_is_cut():
     assert narrow.splitlines()[-3:] == wide.splitlines()[-3:]
 
 
-def test_record_of_other_inputs_or_code_or_a_damaged_one_is_not_taken(
-    tmp_path, monkeypatch
-):
+def test_record_of_other_inputs_or_code_is_not_taken(tmp_path, monkeypatch):
     code = ["one"]
     monkeypatch.setattr("eval.study.code_version", lambda: code[0])
 
