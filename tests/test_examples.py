@@ -30,10 +30,9 @@ def test_any_engine_is_found_where_it_read_the_order():
 
 def test_torch_model_in_memory_is_audited_as_it_is(tmp_path, capsys):
     pytest.importorskip("torch")
-    rng = np.random.default_rng(0)
-    file = tmp_path / "file.txt"
-    words = [f"w{i}" for i in range(99)]
-    file.write_text("".join(" ".join(rng.choice(words, 8)) + "\n" for _ in range(64)))
+    rng, file = np.random.default_rng(0), tmp_path / "file.txt"
+    rows = (" ".join(f"w{i}" for i in rng.integers(99, size=8)) for _ in range(64))
+    file.write_text("".join(f"{row}\n" for row in rows))
     save_checkpoint(fresh_decoder(), fast_tokenizer(), tmp_path / "model")
     result = run("torch_model", str(tmp_path / "model"), str(file))
     assert result.verdict == "no evidence"  # its weights are random

@@ -68,32 +68,10 @@ def test_function_that_read_the_file_is_found_and_nothing_is_printed(
     assert result["adjacency"].p_value < 1e-6
     assert result.pretests and all(test.passed for test in result.pretests)
     assert capsys.readouterr() == ("", "")
-    assert list(tmp_path.iterdir()) == []
     html = result._repr_html_()
     assert "contaminated" in html and "<script" not in html
     assert list(tmp_path.iterdir()) == []
     assert len(result.plot().axes) == 2
-
-
-@pytest.mark.parametrize(
-    ("published", "says"),
-    [
-        (texts(), "inconclusive 0.00 1.000 texts: all orders score the same"),
-        (sorted(texts(), key=len), "texts: invalid design, not scored: "),
-    ],
-)
-def test_a_result_prints_what_the_command_prints(published, says):
-    printed = repr(jaxcontam.audit(reader([]), published))
-    assert says in " ".join(printed.split())
-    # Commands are not broken, so that they can be copied.
-    lines = [line for line in printed.splitlines() if "jaxcontam audit" not in line]
-    assert max(map(len, lines)) <= 80
-
-
-def test_function_that_read_nothing_is_not_accused():
-    result = jaxcontam.audit(reader([]), texts(), tests="direction")
-    assert result.verdict != "contaminated"
-    assert result.p_value == 1.0
 
 
 @pytest.mark.parametrize(
@@ -111,6 +89,21 @@ def test_saved_result_is_a_report_that_verify_accepts(asked, tmp_path, capsys):
     assert page.read_text().startswith("<!doctype html>")
     assert main(["verify", str(tmp_path / "run")]) == 0
     capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("published", "says"),
+    [
+        (texts(2), "inconclusive 0.00 1.000 texts: all orders score the same"),
+        (sorted(texts(2), key=len), "texts: invalid design, not scored: "),
+    ],
+)
+def test_a_result_prints_what_the_command_prints(published, says):
+    printed = repr(jaxcontam.audit(reader([]), published))
+    assert says in " ".join(printed.split())
+    # Commands are not broken, so that they can be copied.
+    lines = [line for line in printed.splitlines() if "jaxcontam audit" not in line]
+    assert max(map(len, lines)) <= 80
 
 
 def test_unordered_texts_are_not_scored_and_say_so():
@@ -155,9 +148,8 @@ def test_not_finite_answer_names_its_example():
     known = texts()
 
     def log_likelihoods(pairs):
-        return [
-            math.nan if own.startswith(known[4]) else unigram(own) for _, own in pairs
-        ]
+        texts = (own for _, own in pairs)
+        return [math.nan if own[:9] == known[4][:9] else unigram(own) for own in texts]
 
     with pytest.raises(InputError, match=r"^texts: example 5: .* not finite"):
         jaxcontam.audit(log_likelihoods, known)
@@ -187,20 +179,20 @@ def test_command_and_function_and_decoder_in_memory_agree_to_the_bit(
     assert main([*command, "--max-example-tokens", str(CONTEXT // 2)]) == 0
     report = read_document(tmp_path / "out" / "report.json")
     by_name = jaxcontam.audit(directory, file, **SHORT)
-    in_memory = jaxcontam.audit(
-        decoder, texts(4, 40), tokenizer=fast_tokenizer(), **SHORT
-    )
-    for row, one, other in zip(
-        report["results"], by_name.results, in_memory.results, strict=True
-    ):
+    held = {"tokenizer": fast_tokenizer(), **SHORT}
+    in_memory = jaxcontam.audit(decoder, texts(4, 40), **held)
+    found = (report["results"], by_name.results, in_memory.results)
+    for row, one, other in zip(*found, strict=True):
         assert row["log10_p"] == one.numbers.log10_p == other.numbers.log10_p
         assert row["verdict"] == one.verdict == other.verdict
+    with pytest.raises(InputError, match="the reference is the model itself"):
+        jaxcontam.audit(directory, file, reference=directory, **SHORT)
 
 
 @pytest.mark.parity
 def test_torch_model_in_memory_agrees_with_its_directory(folder):
     transformers = pytest.importorskip("transformers")
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
     directory, _, file = folder
     model = transformers.AutoModelForCausalLM.from_pretrained(directory).train()
     tokenizer = fast_tokenizer()
@@ -212,31 +204,21 @@ def test_torch_model_in_memory_agrees_with_its_directory(folder):
         assert other.numbers.log10_p == pytest.approx(one.numbers.log10_p, abs=0.05)
     with pytest.raises(InputError, match="needs its fast tokenizer"):
         jaxcontam.audit(model, texts())
-
-
-def test_torch_models_that_differ_in_one_late_weight_have_other_fingerprints(folder):
-    transformers = pytest.importorskip("transformers")
-    torch = pytest.importorskip("torch")
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder[0])
-    before = jaxcontam.load(model, tokenizer=fast_tokenizer()).fingerprint
-    assert jaxcontam.load(model, tokenizer=fast_tokenizer()).fingerprint == before
+    # One late weight makes another model.
+    before, again = (
+        jaxcontam.load(model, tokenizer=tokenizer).fingerprint for _ in range(2)
+    )
     with torch.no_grad():
         largest = max(model.parameters(), key=lambda one: one.numel())
         largest.view(-1)[-1] += 1
-    assert jaxcontam.load(model, tokenizer=fast_tokenizer()).fingerprint != before
-
-
-def test_reference_that_is_the_model_itself_is_refused(folder):
-    directory, _, file = folder
-    with pytest.raises(InputError, match="the reference is the model itself"):
-        jaxcontam.audit(directory, file, reference=directory, **SHORT)
+    after = jaxcontam.load(model, tokenizer=tokenizer).fingerprint
+    assert before == again != after
 
 
 def test_several_files_are_asked_by_name(tmp_path):
-    paths = []
-    for i in range(2):
-        paths.append(tmp_path / f"file{i}.txt")
-        paths[i].write_text("\n".join(texts(5 + i)) + "\n")
+    paths = [tmp_path / f"file{i}.txt" for i in range(2)]
+    for i, path in enumerate(paths):
+        path.write_text("\n".join(texts(5 + i)) + "\n")
     asked = {"tests": "direction", "reference": bystander}
     result = jaxcontam.audit(reader(texts(5)), paths, **asked)
     assert result["file0", "direction"].verdict == "contaminated"
@@ -251,8 +233,5 @@ def test_matrix_is_tested_as_by_the_command(tmp_path, capsys):
     np.save(tmp_path / "m.npy", matrix_KM)
     command = ["prove", str(tmp_path / "m.npy"), "--out", str(tmp_path / "out")]
     assert main([*command, "--json"]) == 0
-    assert f'"p_value": {jaxcontam.prove(matrix_KM).p_value!r}' in (
-        capsys.readouterr().out
-    )
-    with pytest.raises(InputError, match="row 1, column 2: nan"):
-        jaxcontam.prove([[1.0, math.nan]])
+    said = f'"p_value": {jaxcontam.prove(matrix_KM).p_value!r}'
+    assert said in capsys.readouterr().out

@@ -59,9 +59,8 @@ def test_notebooks_are_kept_as_they_were_executed(path):
     for cell in cells:
         assert all(out.output_type != "error" for out in cell.outputs)
         texts = [out.get("text", "") for out in cell.outputs]
-        texts += [
-            out.data.get("text/plain", "") for out in cell.outputs if "data" in out
-        ]
+        found = (out.data for out in cell.outputs if "data" in out)
+        texts += [data.get("text/plain", "") for data in found]
         # No folder of the machine that executed them, no address in its memory.
         assert not re.search(r"(?<![\w.])/\w+/|0x[0-9a-f]{6}", "\n".join(texts))
 
@@ -79,9 +78,8 @@ def test_audit_finds_what_was_read_refuses_what_is_sorted_and_is_verified(execut
     assert failed["seen"] == failed["fresh"] == []
     assert "alphabetical_trend" in failed["sorted"]
     # What could be found was said before anything was scored, and holds.
-    assert effects == {
-        name: pytest.approx(range_) for name, range_ in kept_value(plan).items()
-    }
+    wanted = kept_value(plan).items()
+    assert effects == {name: pytest.approx(ends) for name, ends in wanted}
     low, high = effects["seen, adjacency"]
     assert low < high
     for found in (rows, kept_value(cell)):
@@ -95,6 +93,5 @@ def test_audit_finds_what_was_read_refuses_what_is_sorted_and_is_verified(execut
     profile = names["primary"]["seen"]["lag_profile"]
     assert names["places"][profile.index(max(profile))] == 1
     scores = {row["method"]: row["auc"] for row in names["ranked"]["results"]}
-    assert scores["min_k"] > 0.7
-    assert scores["loss"] > 0.7
+    assert min(scores["min_k"], scores["loss"]) > 0.7
     assert verified == 0

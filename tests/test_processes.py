@@ -29,36 +29,28 @@ def files(tmp_path_factory):
     return folder
 
 
-def started(folder, n, words, *, words_of=None):
-    """The same command in n processes, but for those that have words of their own."""
-    words_of = words_of or {}
+ALONE = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+
+
+def started(folder, n, words):
+    """The same command in n processes."""
     port = free_port()
     return [
         subprocess.Popen(
-            [sys.executable, "-m", "jaxcontam", *own, "--distributed"],
+            [sys.executable, "-m", "jaxcontam", *words, "--distributed"],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(ROOT),
-                "JAX_PLATFORMS": "cpu",
+            env=ALONE
+            | {
                 "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
                 "JAX_NUM_PROCESSES": str(n),
                 "JAX_PROCESS_ID": str(process),
-                "XLA_FLAGS": "",
             },
         )
         for process in range(n)
-        for own in [words_of.get(process, words)]
     ]
-
-
-def alone(folder, out):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert main([*AUDIT, out]) == 0
 
 
 def assert_same_orders(folder, other):
@@ -75,7 +67,9 @@ def test_a_pod_scores_in_shares_and_its_first_process_judges(files):
         assert f"share {process} of 2: its " in said
         assert ("report: " in said) == (process == 0)
     assert len(list((files / "two" / "store").glob("*.scores"))) == 2
-    alone(files, "one")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(files)
+        assert main([*AUDIT, "one"]) == 0
     assert_same_orders(files / "two", files / "one")
     (row,) = json.loads((files / "two" / "report.json").read_text())["results"]
     assert row["tokens_scored"] == 0
@@ -96,12 +90,7 @@ def test_processes_that_hold_one_copy_of_the_weights_score_together(files):
     one = subprocess.run(
         [sys.executable, "-m", "jaxcontam", *AUDIT, "divided", "--mesh", "model=2"],
         cwd=files,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "JAX_PLATFORMS": "cpu",
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-        },
+        env=ALONE | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
         capture_output=True,
         check=False,
     )
@@ -111,22 +100,15 @@ def test_processes_that_hold_one_copy_of_the_weights_score_together(files):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words",
+    "line",
     [
-        ["score", "model", "b.txt"],
-        ["membership", "model", "b.txt", "--nonmembers", "c.txt"],
-        [
-            "calibrate",
-            "model",
-            "b.txt",
-            "--draws",
-            "3",
-            "--tests",
-            "adjacency,reversal",
-        ],
+        "score model b.txt",
+        "membership model b.txt --nonmembers c.txt",
+        "calibrate model b.txt --draws 3 --tests adjacency,reversal",
     ],
 )
-def test_other_commands_write_the_same_from_shares(files, words, capsys):
+def test_other_commands_write_the_same_from_shares(files, line, capsys):
+    words = line.split()
     (files / "c.txt").write_text((files / "b.txt").read_text()[::-1].strip())
     outs = [files / f"{words[0]}-{n}" for n in (1, 2)]
     with pytest.MonkeyPatch.context() as patch:

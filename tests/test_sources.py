@@ -1,5 +1,7 @@
-"""What makes models and scores obsolete: a change of code that they follow from."""
+"""What makes models and scores obsolete, and which files an audit runs through."""
 
+import contextlib
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -7,11 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import jaxcontam
+from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.scoring import identity
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.prefixed import prefixed_sums
 from jaxcontam.sources import imported, source_digest
+from tests.support.membership_model import fast_tokenizer, fresh_decoder
 from tests.support.served_model import decoder
 from train.population_models import Job, plan_tests, set_results, train_models
 from train.population_plan import Design, plan_model, texts_in_memory
@@ -49,37 +54,41 @@ def executed(tmp_path_factory):
         pool_digest="",
         device="scan on a CPU",
     )
-    found = set()
-
-    def note(frame, event, argument):
-        found.add(frame.f_code.co_filename)
-
-    sys.settrace(note)
-    try:
+    with files_run() as files:
         (one,) = train_models(job, [3])
         model = plan_model(design, job.texts, seed=3)
         rows = set_results(job, plan_tests(job, model), one.scored)
-    finally:
-        sys.settrace(None)
     assert len(rows) == 2
-    names = {
-        Path(name).relative_to(ROOT) for name in found if name.startswith(f"{ROOT}/")
-    }
-    return {path for path in names if path.parts[0] in ("jaxcontam", "train")}
+    return files
 
 
 @pytest.fixture
 def tree(tmp_path):
     """A copy of the packages, to change."""
+    ignore = shutil.ignore_patterns("__pycache__")
     for name in ("jaxcontam", "train"):
-        shutil.copytree(
-            ROOT / name,
-            tmp_path / name,
-            ignore=lambda folder, names: {
-                name for name in names if name == "__pycache__"
-            },
-        )
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignore)
     return tmp_path
+
+
+@contextlib.contextmanager
+def files_run():
+    """The files of ours whose code runs meanwhile, relative to the repository."""
+    found, files = set(), set()
+
+    def note(frame, event, argument):
+        # Those of imports left out.
+        if event == "call" and frame.f_code.co_name != "<module>":
+            found.add(frame.f_code.co_filename)
+
+    sys.setprofile(note)
+    try:
+        yield files
+    finally:
+        sys.setprofile(None)
+    within = (path for path in map(Path, found) if path.is_relative_to(ROOT))
+    paths = (path.relative_to(ROOT) for path in within)
+    files |= {path for path in paths if path.parts[0] in ("jaxcontam", "train")}
 
 
 def test_a_change_of_any_code_that_training_executes_is_another_digest(executed, tree):
@@ -94,13 +103,19 @@ def test_a_change_of_any_code_that_training_executes_is_another_digest(executed,
         (tree / path).write_text(text)
 
 
-def test_a_change_of_a_page_a_command_or_a_file_of_nobody_is_none(tree):
+def test_pages_comments_docstrings_and_types_are_no_code(tree):
     before = source_digest(MADE, root=tree)
-    for name in ("proof/page.py", "proof/sentences.py", "cli/main.py"):
-        path = tree / "jaxcontam" / name
-        path.write_text(f"{path.read_text()}\nchanged = 1\n")
     (tree / "jaxcontam/models/new.py").write_text("")
-    assert source_digest(MADE, root=tree) == before
+    no_code = '# Why.\n"""A text."""\nif TYPE_CHECKING:\n    import x\n'
+    for name, more, same in (
+        ("jaxcontam/proof/page.py", "changed = 1\n", True),
+        ("jaxcontam/cli/main.py", "changed = 1\n", True),
+        ("train/step.py", no_code, True),
+        ("train/step.py", "changed = 1\n", False),
+    ):
+        with (tree / name).open("a") as file:
+            file.write(f"\n{more}")
+        assert (source_digest(MADE, root=tree) == before) == same, name
 
 
 def test_a_module_that_moves_with_its_imports_is_the_same_code(tree):
@@ -120,39 +135,26 @@ def test_a_module_that_moves_with_its_imports_is_the_same_code(tree):
 
 
 def test_the_same_name_from_another_module_is_other_code(tree):
-    for name, path in (("one", "a"), ("two", "b")):
-        (tree / f"train/{path}.py").write_text(f"def f():\n    return {name!r}\n")
-    user = tree / "train/user.py"
-    digests = set()
+    for name in "ab":
+        (tree / f"train/{name}.py").write_text(f"def f():\n    return {name!r}\n")
+    user, digests = tree / "train/user.py", set()
     # Both modules are imported all along.
-    for first, second in (("a", "b"), ("b", "a")):
-        user.write_text(
-            f"from train.{first} import f\nfrom train.{second} import f as g\n"
-        )
+    for one, two in ("ab", "ba"):
+        text = f"from train.{one} import f\nfrom train.{two} import f as g\n"
+        user.write_text(text)
         digests.add(source_digest("train.user", root=tree))
     assert len(digests) == 2
 
 
 def test_what_is_not_read_counts_by_its_imports_alone(tree):
+    def digest(name, text):
+        (tree / f"train/{name}.py").write_text(text)
+        return source_digest("train.user", unread=("train.user",), root=tree)
+
     (tree / "train/a.py").write_text("A = 1\n")
-    user = tree / "train/user.py"
-    digests = []
-    for text in ("import train.a\n", "import train.a\n\nB = 2\n"):
-        user.write_text(text)
-        digests.append(source_digest("train.user", unread=("train.user",), root=tree))
-    (tree / "train/a.py").write_text("A = 2\n")
-    last = source_digest("train.user", unread=("train.user",), root=tree)
-    assert digests[0] == digests[1] != last
-
-
-def test_comments_docstrings_and_types_are_no_code(tree):
-    path = tree / "train/step.py"
-    before = source_digest("train.step", root=tree)
-    text = path.read_text()
-    path.write_text(f'{text}\n# Why.\n"""A text."""\nif TYPE_CHECKING:\n    import x\n')
-    assert source_digest("train.step", root=tree) == before
-    path.write_text(f"{text}\nA = 1\n")
-    assert source_digest("train.step", root=tree) != before
+    first = digest("user", "import train.a\n")
+    assert first == digest("user", "import train.a\n\nB = 2\n")
+    assert first != digest("a", "A = 2\n")
 
 
 def test_a_root_that_moved_away_is_no_silent_gap():
@@ -162,28 +164,32 @@ def test_a_root_that_moved_away_is_no_silent_gap():
 
 def test_every_module_that_runs_for_a_score_is_part_of_its_key():
     """A change in any of them makes another key, wherever it is moved."""
-    files = set()
-
-    def note(frame, event, argument):
-        files.add(frame.f_code.co_filename)
-
     model = decoder()
     texts = [np.arange(1, n, dtype=np.int32) for n in (9, 17, 150)]
-    sys.settrace(note)
-    try:
+    with files_run() as files:
         scorer = local_scorer(model, batch_tokens=64, moments=True)
         scorer.sums(texts)
         scorer.tokens(texts)
         assert scorer.pairs is not None
         prefixed_sums(scorer.pairs, texts[0], texts[:2])
         gradient_norms(model, texts, batch_tokens=64)
-    finally:
-        sys.settrace(None)
-    executed = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for path in map(Path, files)
-        if ROOT / "jaxcontam" in path.parents
-    }
+    run = (path.with_suffix("").parts for path in files)
+    executed = {".".join(parts) for parts in run if parts[0] == "jaxcontam"}
     covered = imported(*identity._SCORING, within=identity._ENGINE)
     assert len(executed) > 15
     assert executed - SCORELESS <= set(covered)
+
+
+def test_an_audit_runs_the_files_of_the_page_and_about_sixty_others(tmp_path):
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| \d+ \| `([^`]+)`", page, flags=re.MULTILINE)
+    assert len(named) == 19
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(300)]
+    texts = [" ".join(rng.choice(words, 8)) for _ in range(40)]
+    save_checkpoint(fresh_decoder(), fast_tokenizer(), tmp_path)
+    # A cut that no other test makes: the programs are traced here.
+    with files_run() as files:
+        jaxcontam.audit(tmp_path, texts, max_example_tokens=37)
+    assert {Path("jaxcontam", name) for name in named} <= files
+    assert len(files) <= 85

@@ -253,7 +253,7 @@ class Overlap:
 
 
 def _write(result: OverlapSearchResult, out: Path) -> str:
-    """The result, whose text this gives, and the two lists."""
+    """The result, whose text this gives, and the two lists; a whole file stays."""
     ids = {True: "", False: ""}
     for row in result.examples:
         if row.n_words:
@@ -261,8 +261,16 @@ def _write(result: OverlapSearchResult, out: Path) -> str:
     # Unpaired surrogates of a corpus are escaped.
     text = json_text(dataclasses.asdict(result)) + "\n"
     files = {FOUND_NAME: ids[True], NOT_FOUND_NAME: ids[False], RESULT_NAME: text}
-    replace_files({out / name: content.encode() for name, content in files.items()})
+    new = {out / name: content.encode() for name, content in files.items()}
+    replace_files({path: data for path, data in new.items() if not _holds(path, data)})
     return text
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
+    except OSError:
+        return False
 
 
 def _finished(out: Path, reached: Reached) -> OverlapSearchResult | None:
@@ -274,7 +282,10 @@ def _finished(out: Path, reached: Reached) -> OverlapSearchResult | None:
         return None
     if _digest(text) != reached.finished:
         return None
-    return read_result(OverlapSearchResult, json.loads(text), RESULT_NAME)
+    result = read_result(OverlapSearchResult, json.loads(text), RESULT_NAME)
+    # A list that somebody removed or changed.
+    _write(result, out)
+    return result
 
 
 def _digest(value: object) -> str:

@@ -77,7 +77,19 @@ def _report():
     write_files(report, {ARCHIVE_NAME: archive_bytes([None])}, Path("my report"))
 
 
-_SCENES = {"audits": _audits, "changed": _changed, "report": _report}
+def _canaries():
+    """Secrets of both kinds."""
+    keyed = "32 --chat rows.jsonl --secret seed.json"
+    for words in ("5 --n-held-out 95 --secret s.txt --held-out h.txt", keyed):
+        assert main(["canary", "--make", *words.split()]) == 0
+
+
+_SCENES = {
+    "audits": _audits,
+    "canaries": _canaries,
+    "changed": _changed,
+    "report": _report,
+}
 
 
 def _contents():

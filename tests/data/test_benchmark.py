@@ -6,15 +6,18 @@ import json
 import numpy as np
 import pytest
 
-from jaxcontam.data.benchmark import content_digest, fingerprint, load_benchmark
+from jaxcontam.data import corpus
+from jaxcontam.data.benchmark import (
+    Benchmark,
+    content_digest,
+    fingerprint,
+    load_benchmark,
+)
 from jaxcontam.errors import InputError
+from tests.support.refused import refusal
 
 TEXT_SUFFIXES = ".jsonl, .json, .csv, .tsv, .txt"
 SUFFIXES = f"{TEXT_SUFFIXES}, .parquet"
-ARRAY = "expected an array"
-COMMA = "Expecting ',' delimiter"
-PLAIN = ":1: no field 'q' (the example is plain text)"
-EXCLUDE = "--template and --text-field exclude each other"
 
 
 @pytest.fixture
@@ -33,13 +36,6 @@ def texts_of(path, **flags):
     return list(load_benchmark(path, **flags).texts)
 
 
-def refusal(path, **flags):
-    """(message, hint) of the error that loading raises."""
-    with pytest.raises(InputError) as caught:
-        load_benchmark(path, **flags)
-    return str(caught.value), caught.value.hint
-
-
 def in_each_format(values):
     """File name -> its content, for strings without quotes, commas and tabs."""
     return {
@@ -52,14 +48,20 @@ def in_each_format(values):
 
 
 @pytest.mark.parametrize("name", list(in_each_format([])))
-def test_published_order_and_repeats_are_kept(write, name):
+def test_published_order_and_repeats_are_kept_up_to_a_limit(write, name):
     values = [f"text {i}" for i in np.random.default_rng(0).integers(0, 300, 500)]
-    path = write(name, in_each_format(values)[name])
+    content = in_each_format(values)[name]
+    path = write(name, content)
     found = load_benchmark(path)
     fields = found.texts if name == "set.txt" else [row["q"] for row in found.rows]
     assert list(fields) == values
-    assert found.name == "set"
-    assert found.order_provenance == "published"
+    assert (found.name, found.order_provenance) == ("set", "published")
+    assert texts_of(path, limit=7) == list(found.texts[:7])
+    assert texts_of(path, limit=999) == list(found.texts)
+    # Line ends of Windows and a byte order mark change nothing.
+    marked = b"\xef\xbb\xbf" + content.replace("\n", "\r\n").encode()
+    again = load_benchmark(write(name, marked))
+    assert (again.texts, again.rows) == (found.texts, found.rows)
 
 
 def test_raw_line_is_the_example_to_the_last_space(write):
@@ -100,35 +102,17 @@ def test_quoted_row_over_several_lines_is_one_example(write, name, comma):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "separators"),
-    [
-        # JSON forbids raw control characters inside a string.
-        ("set.jsonl", "\u2028\u2029\x85"),
-        ("set.csv", "\u2028\u2029\x85\x0b\x0c\x1c"),
-        ("set.tsv", "\u2028\u2029\x85\x0b\x0c\x1c"),
-        ("set.txt", "\u2028\u2029\x85\x0b\x0c\x1c"),
-    ],
-)
-def test_only_line_feeds_end_a_line(write, name, separators):
-    # str.splitlines would break all of these inside an example.
-    for separator in separators:
+@pytest.mark.parametrize("name", ["set.jsonl", "set.csv", "set.tsv", "set.txt"])
+def test_only_line_feeds_end_a_line(write, name):
+    # str.splitlines would break all of these inside an example; JSON forbids raw
+    # control characters inside a string.
+    for separator in "\u2028\u2029\x85" + "\x0b\x0c\x1c" * (name != "set.jsonl"):
         value = f"one{separator}still one"
         content = in_each_format([value, "two"])[name]
         content = content.replace(json.dumps(separator)[1:-1], separator)
         found = load_benchmark(write(name, content))
         assert len(found) == 2
-        text = found.texts[0] if name == "set.txt" else found.rows[0]["q"]
-        assert text == value
-
-
-@pytest.mark.parametrize("name", list(in_each_format([])))
-def test_windows_line_ends_and_byte_order_mark_change_nothing(write, name):
-    content = in_each_format(["one", "two", "three"])[name]
-    plain = load_benchmark(write(name, content))
-    marked = b"\xef\xbb\xbf" + content.replace("\n", "\r\n").encode()
-    again = load_benchmark(write(name, marked))
-    assert (again.texts, again.rows) == (plain.texts, plain.rows)
+        assert (found.texts[0] if name == "set.txt" else found.rows[0]["q"]) == value
 
 
 def test_line_ends_inside_quotes_stay_as_published(write):
@@ -155,151 +139,99 @@ def test_a_row_of_commas_alone_is_blank(write):
     assert found.left_out == ("2 blank lines left out",)
 
 
-@pytest.mark.parametrize("name", list(in_each_format([])))
-def test_limit_takes_the_head(write, name):
-    path = write(name, in_each_format([f"t{i}" for i in range(20)])[name])
-    everything = texts_of(path)
-    assert texts_of(path, limit=7) == everything[:7]
-    assert texts_of(path, limit=99) == everything
-
-
-def test_template_and_text_field_replace_the_raw_line(write):
-    path = write("set.jsonl", '{"q": "2+2?", "a": 4}\n{"q": "3+3?", "a": 6}\n')
-    assert texts_of(path, text_field="q") == ["2+2?", "3+3?"]
-    assert texts_of(path, template="Q: {q}\\nA: {a}") == [
-        "Q: 2+2?\nA: 4",
-        "Q: 3+3?\nA: 6",
-    ]
-
-
 def test_digests_are_sha256_over_the_examples_own_digests():
-    texts = ["b", "é\n", "a", "b"]
+    texts = ("b", "é\n", "a", "b")
     digests = [hashlib.sha256(text.encode()).digest() for text in texts]
     in_order = hashlib.sha256(b"".join(digests)).hexdigest()
     sorted_ = hashlib.sha256(b"".join(sorted(digests))).hexdigest()
-    assert fingerprint(texts) == f"sha256:{in_order}"
-    assert content_digest(texts) == f"sha256:{sorted_}"
+    benchmark = Benchmark("b", texts, (None,) * 4)
+    assert fingerprint(texts) == benchmark.fingerprint == f"sha256:{in_order}"
+    assert content_digest(texts) == benchmark.content_digest == f"sha256:{sorted_}"
 
 
-def test_fingerprint_depends_on_the_order_and_content_digest_does_not(write):
-    forwards = load_benchmark(write("a.txt", "one\ntwo\nthree\n"))
-    backwards = load_benchmark(write("b.txt", "three\ntwo\none\n"))
-    assert forwards.fingerprint != backwards.fingerprint
-    assert forwards.content_digest == backwards.content_digest
-
-
-@pytest.mark.parametrize("other", [["ab", "c"], ["a", "bc", ""], ["a", "bc", "a"]])
-def test_digests_tell_where_examples_end_and_how_often_they_occur(other):
-    assert fingerprint(["a", "bc"]) != fingerprint(other)
-    assert content_digest(["a", "bc"]) != content_digest(other)
-
-
-def test_groups_are_the_values_of_the_field(write):
-    path = write(
-        "set.jsonl",
-        '{"g": "law"}\n{"g": 3}\n{"g": "3"}\n{"g": [1, 2]}\n{"g": [1, 2]}\n',
-    )
-    groups = load_benchmark(path).groups("g")
+def test_groups_are_the_values_of_a_field_that_every_record_has(write):
+    lines = ['{"g": "law"}', '{"g": 3}', '{"g": "3"}', '{"g": [1, 2]}', '{"g": [1, 2]}']
+    groups = load_benchmark(write("set.jsonl", "\n".join(lines))).groups("g")
     assert groups[:3] == ["law", 3, "3"]
     assert groups[3] == groups[4], "lists are grouped by their content"
     assert len(set(groups)) == 4
+    for line, found in (('{"h": 1, "i": 2}', "it has: h, i"), ('"x"', "plain text")):
+        benchmark = load_benchmark(write("set.jsonl", f"{lines[0]}\n{line}\n"))
+        message, hint = refusal(benchmark.groups, "g")
+        assert message == f"set: example 2: no field 'g' ({found})"
+        assert hint == "--group-field must name a field of every record"
 
 
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        ('{"g": 1, "h": 2}\n{"h": 1, "i": 2}\n', "it has: h, i"),
-        ('{"g": 1}\n"a string"\n', "plain text"),
-    ],
-)
-def test_record_without_the_group_field_is_named(write, content, found):
-    benchmark = load_benchmark(write("set.jsonl", content))
-    with pytest.raises(InputError) as caught:
-        benchmark.groups("g")
-    assert str(caught.value) == f"set: example 2: no field 'g' ({found})"
-    assert caught.value.hint == "--group-field must name a field of every record"
-
-
-def test_missing_file_names_the_nearest_one(write):
-    near = write("boolq.jsonl", "{}\n")
-    path = near.with_name("bool.jsonl")
-    assert refusal(path) == (f"{path}: no such file", f"did you mean {str(near)!r}?")
-
-
-def test_missing_file_in_a_missing_folder_names_the_folder(tmp_path):
-    path = tmp_path / "nowhere" / "set.jsonl"
-    folder = str(path.parent)
-    assert refusal(path) == (f"{path}: no such file", f"there is no folder {folder!r}")
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.jsonl", ""),
-        ("a.jsonl", "\n \n"),
-        ("a.json", "[]"),
-        ("a.csv", ""),
-        ("a.tsv", "\n"),
-        ("a.txt", "\r\n\n"),
-    ],
-)
-def test_empty_file_is_refused(write, name, content):
-    path = write(name, content)
-    assert refusal(path) == (f"{path}: no examples", "nothing to test in this file")
-
-
-@pytest.mark.parametrize("name", list(in_each_format([])))
-def test_invalid_utf8_is_named_by_its_byte(write, name):
-    path = write(name, b'"caf\xc3\xa9"\n"caf\xe9"\n')
-    assert refusal(path) == (
-        f"{path}: byte 12: not UTF-8 (0xe9)",
-        "convert it, for example with iconv -t utf-8",
-    )
+ARRAY = ":{}: not a JSON array (expected an array, column {})"
+PLAIN = ":1: no field 'q' (the example is plain text)"
+WHOLE = "leave out --template"
+EMPTY = ": no examples", "nothing to test in this file"
+SUFFIX = f"one of {SUFFIXES}"
+FOLDER = "there is no folder"
+Q = {"text_field": "q"}
+QUOTE = "(',' expected after '\"')"
+LATIN = b'"caf\xc3\xa9"\n"caf\xe9"\n'
+ROW = 'q,a\n"x\ny",2\n'
+WIDTH = ":4: {} columns (the header has 2)"
 
 
 @pytest.mark.parametrize(
     ("name", "content", "flags", "message", "hint"),
     [
-        (
-            "a.jsonl",
-            '1\n\n{"q": }',
-            {},
-            ":3: not JSON (Expecting value, column 7)",
-            ".txt",
+        *(
+            (name, content, {}, *EMPTY)
+            for name, content in (
+                *(("a.jsonl", ""), ("a.jsonl", "\n \n"), ("a.json", "[]")),
+                *(("a.csv", ""), ("a.tsv", "\n"), ("a.txt", "\r\n\n")),
+            )
         ),
-        ("a.json", '{"q": 1}', {}, f":1: not a JSON array ({ARRAY}, column 1)", ""),
-        ("a.json", "\n\n 1", {}, f":3: not a JSON array ({ARRAY}, column 2)", ".jsonl"),
-        (
-            "a.json",
-            '["a",\n "b" "c"]',
-            {},
-            f":2: not a JSON array ({COMMA}, column 6)",
-            "",
+        *(
+            (name, LATIN, {}, ": byte 12: not UTF-8 (0xe9)", "iconv -t utf-8")
+            for name in in_each_format([])
         ),
-        ("a.txt", "one\n", {"text_field": "q"}, PLAIN, "leave out --template"),
-        ("a.jsonl", '"one"\n', {"text_field": "q"}, PLAIN, "leave out --template"),
-        ("a.md", "x", {}, ": unknown suffix '.md'", f"one of {SUFFIXES}"),
-        ("a.jsonl.gz", "x", {}, ": unknown suffix '.gz'", f"one of {SUFFIXES}"),
-        ("a", "x", {}, ": unknown suffix ''", f"one of {SUFFIXES}"),
-        ("a.csv", 'q,a\n"x\ny",2\n1', {}, ":4: 1 columns (the header has 2)", ""),
-        ("a.csv", 'q,a\n"x\ny",2\n1,2,3', {}, ":4: 3 columns (the header has 2)", ""),
-        ("a.csv", 'q,a\n"x\ny",2\n"1,2"', {}, ":4: 1 columns (the header has 2)", ""),
+        ("a.jsonl", '1\n\n{"q": }', {}, ":3: not JSON (Expecting value, col", ".txt"),
+        ("a.jsonl", "9" * 5000, {}, ":1: not JSON (", ""),
+        ("a.jsonl", '[{"q": 1}, {}]\n', {}, ":1: one JSON array, and no value", ""),
+        ("a.json", '{"q": 1}', {}, ARRAY.format(1, 1), ""),
+        ("a.json", "\n\n 1", {}, ARRAY.format(3, 2), ".jsonl"),
+        ("a.json", '["a",\n "b" "c"]', {}, ":2: not a JSON array (Expecting ','", ""),
+        ("a.txt", "one\n", Q, PLAIN, WHOLE),
+        ("a.jsonl", '"one"\n', Q, PLAIN, WHOLE),
+        ("a.md", "x", {}, ": unknown suffix '.md'", SUFFIX),
+        ("a.jsonl.gz", "x", {}, ": unknown suffix '.gz'", SUFFIX),
+        ("a", "x", {}, ": unknown suffix ''", SUFFIX),
+        ("a.csv", f"{ROW}1", {}, WIDTH.format(1), ""),
+        ("a.csv", f"{ROW}1,2,3", {}, WIDTH.format(3), ""),
+        ("a.csv", f'{ROW}"1,2"', {}, WIDTH.format(1), ""),
+        ("a.csv", "q,a,\none,1,\n2,3,x", {}, ":3: 3 columns (the header has 2)", ""),
+        # Both ways to read quotes end at the last line, but at its own width.
+        ("a.tsv", 'q\ta\n"x\t1\ny"\t2\nz\n', {}, WIDTH.format(1), ""),
         ("a.csv", 'q,a\n1,2\n"x,2', {}, ":3: not .csv (unexpected end of data)", ""),
-        ("a.csv", 'q,a\n1,2\n"x"y,2', {}, ":3: not .csv (',' expected after '\"')", ""),
+        ("a.csv", 'q,a\n1,2\n"x"y,2', {}, f":3: not .csv {QUOTE}", ""),
+        ("a.csv", "sep=;\nq;a\n1;2\n", {}, ":1: cells are separated by ';'", ""),
+        ("a.jsonl", "{}", {"no_header": True}, "--no-header is for .csv and .tsv", ""),
         ("a.txt", "x", {"limit": 0}, "--limit must be at least 1, got 0", ""),
         ("a.txt", "x", {"limit": -3}, "--limit must be at least 1, got -3", ""),
-        ("a.txt", "x", {"template": "{q}", "text_field": "q"}, EXCLUDE, ""),
+        ("a.txt", "x", Q | {"template": "{q}"}, "exclude each other", ""),
+        ("no/a.txt", None, {}, ": no such file", FOLDER),
+        # A hint names another spelling and never another file.
+        ("bolq_test.jsonl", None, {}, ": no such file", "boolq_test.jsonl'?"),
+        ("boolq_train.jsonl", None, {}, ": no such file", None),
+        ("part-2.jsonl", None, {}, ": no such file", None),
+        ("prat-1.jsonl", None, {}, ": no such file", "part-1.jsonl'?"),
+        ("part-1.json.parquet", None, {}, ": no such file", "part-1.parquet'?"),
+        ("", None, {}, ": is a folder", "name one file"),
     ],
 )
 def test_what_cannot_be_read_is_refused(write, name, content, flags, message, hint):
-    path = write(name, content)
-    said, told = refusal(path, **flags)
-    assert said.removeprefix(str(path)) == message
-    assert hint in told
-
-
-def test_a_number_of_5000_digits_is_not_json(write):
-    assert ":1: not JSON (" in refusal(write("a.jsonl", "9" * 5000))[0]
+    path = write("boolq_test.jsonl", "{}\n").parent / name
+    write("part-1.jsonl", "{}\n")
+    write("part-1.parquet", "")
+    if content is not None:
+        write(name, content)
+    said, told = refusal(load_benchmark, path, **flags)
+    assert message in said and (said.startswith(str(path)) or "--" in said)
+    assert hint in told if hint is not None else told == ""
 
 
 @pytest.mark.parametrize("flags", [{"text_field": "text"}, {"template": "{text}"}])
@@ -310,17 +242,13 @@ def test_unknown_field_names_the_place_and_the_fields_that_exist(write, flags):
     hint = "name a field that every record has"
     for path, place in ((jsonl, ":2"), (array, ": element 2"), (table, ":3")):
         message = f"{path}{place}: no field 'text' (it has: q, a)"
-        assert refusal(path, **flags) == (message, hint)
-
-
-def test_folder_is_refused(tmp_path):
-    assert refusal(tmp_path) == (f"{tmp_path}: is a folder", "name one file")
+        assert refusal(load_benchmark, path, **flags) == (message, hint)
 
 
 def test_tfds_names_are_refused_with_a_way_out():
     message = "tfds:gsm8k/test: only files are read here"
     hint = f"export it as one of {TEXT_SUFFIXES}"
-    assert refusal("tfds:gsm8k/test") == (message, hint)
+    assert refusal(load_benchmark, "tfds:gsm8k/test") == (message, hint)
 
 
 def test_half_a_character_in_a_field_is_refused_where_fields_are_read(tmp_path):
@@ -331,17 +259,69 @@ def test_half_a_character_in_a_field_is_refused_where_fields_are_read(tmp_path):
         load_benchmark(path, check_fields=True)
 
 
+def test_a_first_row_of_data_is_not_taken_for_names(tmp_path):
+    path = tmp_path / "set.csv"
+    row = "Which of these did the first person on the moon say?,a step,a leap\n"
+    path.write_text(row + "2+2?,3,4\n")
+    with pytest.raises(InputError, match="1: the first row has no names") as e:
+        load_benchmark(path)
+    assert e.value.hint.startswith("put a line with 3 names above it, such as questio")
+    whole = load_benchmark(path, no_header=True, template="{column_1} {column_3}")
+    assert whole.texts[1] == "2+2? 4" and len(whole) == 2
+    assert whole.left_out == ("columns are named by position, column_1 to column_3",)
+    path.write_text("question,a,b\n" + row + "2+2?,3,4\n")
+    assert len(load_benchmark(path)) == 2
+    # Short rows: no name of a column stands twice in it, the letter of an answer does.
+    path.write_text("2+2?,3,A\n3+3?,4,A\n4+4?,5,B\n5+5?,6,A\n")
+    with pytest.raises(InputError, match=r"1: the first row .* data \('A'\)"):
+        load_benchmark(path)
+    path.write_text("word,n\nword,1\nother,2\n")
+    assert len(load_benchmark(path)) == 2
+
+
+SIGNS, CELLS = "quotes are characters", "quotes enclose cells"
+Q3, Q2 = '"id"\t"text"\n', "q\ta\n"
+
+
 @pytest.mark.parametrize(
-    ("typed", "hint"),
+    ("suffix", "content", "rows", "note"),
     [
-        ("bolq_validation.jsonl", "boolq_validation.jsonl"),
-        ("boolq_train.jsonl", None),
-        ("part-2.jsonl", None),
-        ("prat-1.jsonl", "part-1.jsonl"),
+        # Two of a row's cells: each line is a row of its own.
+        (
+            ".tsv",
+            Q2 + '1\t"foo\n2\tb"\n3\tc\n',
+            ['1\t"foo', '2\tb"', "3\tc"],
+            f"{SIGNS} (",
+        ),
+        # One line of the cell is no row.
+        (".tsv", Q2 + '1\t"x\ty\nz"\n2\tc\n', [["1", "x\ty\nz"], "2\tc"], None),
+        (".csv", 'q,a\n1,"x\nz, y"\n2,c\n', ["1\tx\nz, y", "2\tc"], f"{CELLS} (2 r"),
+        (".csv", 'text\n"a\nb"\nc\n', ["a\nb", "c"], None),
+        (".tsv", 'text\n"a\nb"\nc\n', ["a\nb", "c"], f"{CELLS} (2 r"),
+        (".tsv", Q2 + '1\t5" d\n"2"\t"all"\n', ['1\t5" d', '"2"\t"all"'], f"{SIGNS}$"),
+        (".tsv", Q3 + '1\t"say ""x"""\n', ['1\tsay "x"'], f"{CELLS}$"),
+        (".csv", 'q,a\n"1","say ""x"""\n', ['1\tsay "x"'], None),
+        (".tsv", Q2 + '1\tb\n"W\t2\n3\tc\n', ["1\tb", '"W\t2', "3\tc"], f"{SIGNS} ("),
+        # What a spreadsheet writes besides.
+        (".csv", "q,a,\none,1,\n,2,\n", ["one\t1", "\t2"], None),
+        (".csv", "q,a,,,\none,1,,,\ntwo,2\n", ["one\t1", "two\t2"], None),
+        (".csv", "sep=,\r\nq,a\r\none,1\r\n", ["one\t1"], None),
+        (".tsv", '"SEP=\t"\nq\ta\none\t1\n', ["one\t1"], None),
+        (".csv", ",q\n0,one\n1,two\n", ["0\tone", "1\ttwo"], None),
     ],
 )
-def test_a_hint_names_another_spelling_and_never_another_file(write, typed, hint):
-    path = write("boolq_validation.jsonl", '{"q": 1}\n')
-    write("part-1.jsonl", '{"q": 1}\n')
-    wanted = f"did you mean {str(path.parent / hint)!r}?" if hint else ""
-    assert refusal(path.parent / typed)[1] == wanted
+def test_a_table_is_as_wide_as_its_header(tmp_path, suffix, content, rows, note):
+    path = tmp_path / f"set{suffix}"
+    path.write_text(content, newline="")
+    found = load_benchmark(path)
+    rows = [row.split("\t") if isinstance(row, str) else row for row in rows]
+    assert [list(row.values()) for row in found.rows] == rows
+    assert len(found.left_out) == (note is not None)
+    assert note is None or f"{found.left_out[0]}$".startswith(note)
+    # A corpus of the same file, read row by row; its text is the last column.
+    field = list(found.rows[0])[-1]
+    items = list(corpus.read_documents(path, text_field=field))
+    texts = [row[-1] for row in rows]
+    if note == f"{SIGNS}$":
+        texts[1] = "all"  # no table is read to its end to know its quotes
+    assert [item.text for item in items] == texts

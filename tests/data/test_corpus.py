@@ -1,9 +1,10 @@
-"""Streams of documents: every kind of file, damage, going on, memory."""
+"""Streams of documents: every kind of file, damage, memory, pages of crawls."""
 
 import gzip
 import itertools
 import json
 import tracemalloc
+import zlib
 
 import pyarrow
 import pyarrow.parquet
@@ -61,6 +62,12 @@ def read(path, field="text"):
     return list(read_documents(path, text_field=field))
 
 
+def read_file(folder, name, data):
+    path = folder / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return read(path)
+
+
 def documents(items):
     return [item.text for item in items if isinstance(item, Document)]
 
@@ -71,52 +78,31 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("suffix", KINDS)
-def test_documents_are_those_that_were_written(tmp_path, suffix):
-    items = read(written(tmp_path, suffix))
-    assert documents(items) == TEXTS
-    assert not [item for item in items if isinstance(item, Fault)]
-
-
-@pytest.mark.parametrize("suffix", [".txt", ".txt.gz", ".txt.zst"])
-def test_text_file_is_one_document(tmp_path, suffix):
-    items = read(written(tmp_path, suffix))
-    assert documents(items) == ["\n".join(TEXTS)]
-    assert [(item.line, item.has_lines) for item in items] == [(1, True)]
-
-
-@pytest.mark.parametrize("suffix", [*KINDS[:8], ".txt", ".txt.gz", ".parquet"])
-def test_small_blocks_change_nothing(tmp_path, suffix, monkeypatch):
+@pytest.mark.parametrize("suffix", [*KINDS, ".txt", ".txt.gz", ".txt.zst"])
+def test_documents_are_those_written_in_any_blocks(tmp_path, suffix, monkeypatch):
     path = written(tmp_path, suffix)
-    whole = [(item.text, item.line) for item in read(path)]
-    monkeypatch.setattr(records, "BLOCK", 7)
-    monkeypatch.setattr(corpus, "BLOCK", 7)
-    assert [(item.text, item.line) for item in read(path)] == whole
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".txt"])
-def test_byte_order_mark_is_no_text(tmp_path, suffix):
-    path = written(tmp_path, suffix)
-    plain = documents(read(path))
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert documents(read(path)) == plain
-
-
-def test_json_file_of_lines_is_read_as_lines(tmp_path):
-    path = tmp_path / "c4.json.gz"
-    path.write_bytes(gzip.compress(b'{"text": "a b"}\n{"text": "c"}\n'))
-    assert documents(read(path)) == ["a b", "c"]
+    whole = read(path)
+    is_text = suffix.startswith(".txt")
+    assert documents(whole) == (["\n".join(TEXTS)] if is_text else TEXTS)
+    assert not [item for item in whole if isinstance(item, Fault)]
+    assert not is_text or (whole[0].line, whole[0].has_lines) == (1, True)
+    if ".wet" not in suffix:
+        monkeypatch.setattr(records, "BLOCK", 7)
+        monkeypatch.setattr(corpus, "BLOCK", 7)
+    again = [(item.text, item.line) for item in read(path)]
+    assert again == [(item.text, item.line) for item in whole]
+    if suffix in (".jsonl", ".json", ".csv", ".txt"):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+        assert documents(read(path)) == documents(whole)
 
 
 def test_a_long_text_file_comes_in_documents_that_repeat_an_end(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "BLOCK", 16)
     monkeypatch.setattr(corpus, "_TEXT", 400)
     monkeypatch.setattr(corpus, "_REPEATED", 50)
-    path = tmp_path / "one.txt"
     lines = ["fünf Mäuse " * 3 + f"{i}\n" for i in range(40)]
     text = "".join(lines) + "".join(f"ü{i}" for i in range(300)) + "\nend"
-    path.write_text(text, encoding="utf-8")
-    items = read(path)
+    items = read_file(tmp_path, "one.txt", text)
     assert len(items) > 5
     whole = items[0].text
     for before, item in itertools.pairwise(items):
@@ -130,67 +116,72 @@ def test_a_long_text_file_comes_in_documents_that_repeat_an_end(tmp_path, monkey
     assert whole == text
 
 
-DAMAGE = {
-    "json": (b'{"text": "x"', "not JSON (Expecting ',' delimiter, column 13)"),
-    "bytes": (b'{"text": "\xff"}', "not UTF-8 (byte 10: 0xff)"),
-    "field": (b'{"body": "x"}', "no field 'text' (it has: body)"),
-    "number": (b'{"text": 3}', "field 'text' is not a string (int)"),
-    "list": (b"[1]", "neither an object nor a string (list)"),
-}
+def line(data, reason):
+    """A line between two good ones."""
+    data = b'{"text": "before"}\n' + data + b'\n\n"after"\n'
+    return ".jsonl", data, ["before", "after"], [(2, reason)]
 
 
-@pytest.mark.parametrize("name", DAMAGE)
-def test_damaged_line_is_named_and_the_rest_is_read(tmp_path, name):
-    line, reason = DAMAGE[name]
-    path = tmp_path / "docs.jsonl"
-    path.write_bytes(b'{"text": "before"}\n' + line + b'\n\n"after"\n')
-    before, fault, after = read(path)
-    assert (before.text, after.text, after.line) == ("before", "after", 4)
-    assert isinstance(fault, Fault)
-    assert (fault.line, fault.reason) == (2, reason)
+QUOTES = ['"Wow', *"abcdefghij" * 9, '"', "end", '"last']
 
 
-def test_line_longer_than_the_limit_is_skipped(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "MAX_RECORD", 100)
+@pytest.mark.parametrize(
+    ("suffix", "data", "texts", "faults"),
+    [
+        line(b'{"text": "x"', "not JSON (Expecting ',' delimiter, column 13)"),
+        line(b'{"text": "\xff"}', "not UTF-8 (byte 10: 0xff)"),
+        line(b'{"body": "x"}', "no field 'text' (it has: body)"),
+        line(b'{"text": 3}', "field 'text' is not a string (int)"),
+        line(b"[1]", "neither an object nor a string (list)"),
+        (".jsonl", b'"%s"\n"after"\n' % (b"x" * 3000), ["after"], [(1, "longer than")]),
+        (
+            ".csv",
+            b'id,text\n1,a\n2\n3,"b"c\n4,\xff\n5,d\n',
+            ["a", "d"],
+            [
+                (3, "1 columns (the header has 2)"),
+                (4, "',' expected"),
+                (5, "not UTF-8"),
+            ],
+        ),
+        (".csv", b'n,text\n1,a\n2,"b\n' + b"3,c\n" * 600, ["a"], [(3, "quote left")]),
+        (".tsv", "\n".join(["text", *QUOTES]).encode() + b"\n", QUOTES, []),
+        # The end of a block, which is as long as a line.
+        (".txt", b"a\nanother \xff z\nend", ["a\nanother ", "end"], [(2, "0xff)")]),
+        # C4's files hold lines.
+        (".json", b'{"text": "a b"}\n{"text": "c"}\n', ["a b", "c"], []),
+        (".json", b'["a"]', ["a"], []),
+        (".json", b'["a"] \n', ["a"], []),
+        (".json", b'["a"]\n["b"]\n', ["a"], [(2, "text after the end of the array")]),
+        (".json", b'["a", "b", {"text": ', ["a", "b"], [(3, "")]),
+        (".json", b'["a" "b"]', ["a"], [(2, "")]),
+        (".json", b'["a", \xff]', [], [(1, "")]),
+        (".json", b'["a", nope, "c"' + b', "x"' * 50 + b"]", ["a"], [(2, "")]),
+        (".json", b"[", [], [(1, "")]),
+        (".jsonl.gz", b'"a"\n', [], [(1, "readable (Not a gzipped file")]),
+    ],
+)
+def test_damage_is_named(tmp_path, monkeypatch, suffix, data, texts, faults):
+    monkeypatch.setattr(records, "MAX_RECORD", 2000)
     monkeypatch.setattr(records, "BLOCK", 30)
-    path = tmp_path / "docs.jsonl"
-    path.write_text(f'{{"text": "{"x" * 300}"}}\n"after"\n')
-    fault, after = read(path)
-    assert isinstance(fault, Fault)
-    assert (fault.line, after.text, after.line) == (1, "after", 2)
-
-
-def test_damaged_row_is_named_and_the_rest_is_read(tmp_path):
-    path = tmp_path / "docs.csv"
-    path.write_bytes(b'id,text\n1,a\n2\n3,"b"c\n4,\xff\n5,d\n')
-    items = read(path)
-    assert documents(items) == ["a", "d"]
-    faults = [(item.line, item.reason) for item in items if isinstance(item, Fault)]
-    assert faults == [
-        (3, "1 columns (the header has 2)"),
-        (4, "not a row of fields (',' expected after '\"')"),
-        (5, "not UTF-8"),
-    ]
-
-
-def test_open_quote_ends_in_bounded_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "MAX_RECORD", 100)
-    path = tmp_path / "docs.csv"
-    path.write_text('id,text\n1,a\n2,"b\n' + "3,c\n" * 100)
-    good, fault = read(path)
-    assert good.text == "a"
-    assert isinstance(fault, Fault)
-    assert fault.line == 3
-    assert "is a quote left open?" in fault.reason
-
-
-def test_a_quote_of_a_tsv_that_is_left_open_takes_no_other_row(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "MAX_RECORD", 1000)
-    path = tmp_path / "docs.tsv"
-    texts = ['"Wow', *"abcdefghij" * 9, '"', "end", '"last']
-    path.write_text("text\tlabel\n" + "".join(f"{text}\t1\n" for text in texts))
-    items = read(path)
+    monkeypatch.setattr(corpus, "BLOCK", 8)
+    items = read_file(tmp_path, f"docs{suffix}", data)
     assert documents(items) == texts
+    found = [item for item in items if isinstance(item, Fault)]
+    assert len(found) == len(faults)
+    for fault, (number, reason) in zip(found, faults, strict=True):
+        assert fault.line == number and reason in fault.reason
+    if suffix == ".jsonl":
+        assert items[-1].line == data.count(b"\n")
+
+
+def peak_of(read_all):
+    """What is read, and the most memory that it took."""
+    tracemalloc.start()
+    found = read_all()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return found, peak
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json"])
@@ -201,10 +192,7 @@ def test_a_record_of_values_without_end_is_not_parsed(tmp_path, suffix):
     path = tmp_path / f"docs{suffix}"
     rows = ["[" * (suffix == ".json") + '"x"', long, many, '"y"']
     path.write_text(ends[0].join(rows) + ends[1])
-    tracemalloc.start()
-    items = read(path)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    items, peak = peak_of(lambda: read(path))
     fault = next(item for item in items if isinstance(item, Fault))
     assert (fault.line, "of too many values" in fault.reason) == (3, True)
     last = ["y"] * (suffix == ".jsonl")
@@ -213,63 +201,28 @@ def test_a_record_of_values_without_end_is_not_parsed(tmp_path, suffix):
     assert peak < 70_000_000
 
 
-def test_text_after_the_end_of_an_array_is_a_fault(tmp_path):
-    path = tmp_path / "docs.json"
-    for end in ("", " \n"):
-        path.write_text(f'["a"]{end}')
-        assert documents(read(path)) == ["a"]
-    path.write_text('["a"]\n["b"]\n')
-    good, fault = read(path)
-    assert (good.text, fault.line) == ("a", 2)
-    assert "text after the end of the array" in fault.reason
-
-
-def test_damaged_line_of_text_is_named_and_the_rest_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "BLOCK", 8)
-    path = tmp_path / "docs.txt"
-    path.write_bytes(b"a line\nanother" + b" \xff line\nthe end")
-    items = read(path)
-    assert documents(items) == ["a line\nanother ", "the end"]
-    (fault,) = [item for item in items if isinstance(item, Fault)]
-    assert (fault.line, fault.reason) == (2, "not UTF-8 (0xff)")
-
-
 @pytest.mark.parametrize(
-    ("data", "n_read"),
+    "suffix",
     [
-        (b'["a", "b", {"text": ', 2),
-        (b'["a" "b"]', 1),
-        (b'["a", \xff]', 0),
-        (b'["a", nope, "c"' + b', "x"' * 50 + b"]", 1),
-        (b"[", 0),
+        *(f"{kind}.gz" for kind in (".jsonl", ".txt", ".json", ".csv", ".wet")),
+        *(".jsonl.zst", ".parquet"),
     ],
 )
-def test_damaged_array_is_read_up_to_the_damage(tmp_path, data, n_read):
-    path = tmp_path / "docs.json"
-    path.write_bytes(data)
-    *good, fault = read(path)
-    assert len(good) == n_read
-    assert isinstance(fault, Fault)
-    assert fault.line == n_read + 1
-
-
-@pytest.mark.parametrize("suffix", [".jsonl.gz", ".txt.gz", ".json.gz", ".csv.gz"])
-def test_truncated_gzip_is_one_fault(tmp_path, suffix):
+def test_archive_that_is_cut_short_is_one_fault(tmp_path, suffix):
     texts = [json.dumps(list(range(i, i + 400))) for i in range(300)]
     path = written(tmp_path, suffix, texts)
     path.write_bytes(path.read_bytes()[:-2000])
-    items = read(path)
-    assert isinstance(items[-1], Fault)
-    assert not any(isinstance(item, Fault) for item in items[:-1])
-    assert len(items) > 1 or suffix == ".json.gz"
+    *good, last = read(path)
+    assert last.reason.startswith("nothing from here on is readable (")
+    assert not any(isinstance(item, Fault) for item in good)
+    assert good or suffix in (".json.gz", ".jsonl.zst", ".parquet")
 
 
 def test_truncated_text_names_the_line_of_its_end(tmp_path):
     text = "".join(f"{i} {i * i % 9973}\n" for i in range(20_000))
     packed = gzip.compress(text.encode())
-    path = tmp_path / "a.txt.gz"
-    path.write_bytes(packed[: len(packed) // 2])
-    document, fault = read(path)
+    half = packed[: len(packed) // 2]
+    document, fault = read_file(tmp_path, "a.txt.gz", half)
     assert isinstance(document, Document) and isinstance(fault, Fault)
     assert fault.line == document.text.count("\n") + 1 > 1000
 
@@ -279,20 +232,9 @@ def test_a_text_file_of_blank_lines_takes_no_more_than_its_size(tmp_path, monkey
     monkeypatch.setattr(corpus, "_REPEATED", 1 << 10)
     path = tmp_path / "a.txt"
     path.write_bytes(b"\n" * ((1 << 19) + 9))
-    tracemalloc.start()
-    first, second = read(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    (first, second), peak = peak_of(lambda: read(path))
     assert (first.line, second.line) == (1, (1 << 19) - (1 << 10) + 1)
     assert peak < 8 << 20
-
-
-def test_no_gzip_is_one_fault(tmp_path):
-    path = tmp_path / "docs.jsonl.gz"
-    path.write_text('"a"\n')
-    (fault,) = read(path)
-    assert isinstance(fault, Fault)
-    assert "Not a gzipped file" in fault.reason
 
 
 @pytest.mark.parametrize(
@@ -311,10 +253,8 @@ def test_memory_is_bounded_whatever_the_size(tmp_path, suffix, n_bytes):
     with open(path, "w") as file:
         file.writelines(rows[suffix])
         file.write("]" if suffix == ".json" else "")
-    tracemalloc.start()
-    n_characters = sum(len(d.text) for d in read_documents(path, text_field="text"))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    documents = read_documents(path, text_field="text")
+    n_characters, peak = peak_of(lambda: sum(len(one.text) for one in documents))
     assert n_characters >= n * len(line)
     # A block, its text and what is left of the block before: some MB, not 9 or 30.
     assert peak < 6_000_000
@@ -344,29 +284,9 @@ def test_corpus_that_is_none_is_refused(tmp_path, name, message):
     (tmp_path / "empty").mkdir()
     (tmp_path / "x.arrow").touch()
     (tmp_path / "x.tar.gz").touch()
-    with pytest.raises(InputError, match=message):
-        list_corpus(tmp_path / name, leave_out=tmp_path / "out")
-
-
-def test_a_missing_corpus_has_the_hint_of_its_command(tmp_path):
-    for hint in ("", "give it first"):
-        with pytest.raises(InputError) as caught:
-            list_corpus(tmp_path / "none", leave_out=None, missing_hint=hint)
-        assert caught.value.hint == hint
-
-
-@pytest.mark.parametrize("suffix", [".wet.gz", ".jsonl.zst", ".parquet"])
-def test_archive_that_is_cut_short_is_named(tmp_path, suffix):
-    path = written(tmp_path, suffix, TEXTS * 400)
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2 - 5])
-    *_, last = read(path)
-    assert last.reason.startswith("nothing from here on is readable (")
-
-
-def test_parquet_without_the_field_names_those_that_it_has(tmp_path):
-    (fault,) = read(written(tmp_path, ".parquet"), field="body")
-    assert "no field 'body' (it has: n, text)" in fault.reason
+    with pytest.raises(InputError, match=message) as caught:
+        list_corpus(tmp_path / name, leave_out=tmp_path / "out", missing_hint="first")
+    assert (caught.value.hint == "first") == (name == "none")
 
 
 def test_a_parquet_column_that_holds_no_text_is_named(tmp_path):
@@ -374,10 +294,117 @@ def test_a_parquet_column_that_holds_no_text_is_named(tmp_path):
     table = pyarrow.table({"text": ["y"], "bytes": [b"z"]})
     pyarrow.parquet.write_table(table, path)
     assert documents(read(path)) == ["y"]
-    (fault,) = read(path, field="bytes")
-    assert "field 'bytes' is not a string (binary)" in fault.reason
+    for field, said in (
+        ("body", "no field 'body' (it has: text, bytes)"),
+        ("bytes", "field 'bytes' is not a string (binary)"),
+    ):
+        (fault,) = read(path, field=field)
+        assert said in fault.reason
     data = pyarrow.array([b"fine", b"\xff"]).buffers()
     texts = pyarrow.Array.from_buffers(pyarrow.string(), 2, data)
     pyarrow.parquet.write_table(pyarrow.table({"text": texts}), path)
     good, bad = read(path)
     assert (good.text, bad.reason) == ("fine", "not UTF-8")
+
+
+HTTP = "HTTP/1.1 200 OK\r\nContent-Type: "
+WORDS = "a page of some words that chunks and packings cut anywhere"
+HTML = f"<p>{WORDS}</p>".encode()
+CHUNKED, GZIP = "Transfer-Encoding: chunked", "Content-Encoding: gzip"
+DEFLATE = "Content-Encoding: deflate"
+RAW = zlib.compressobj(wbits=-15)
+
+
+def response(body, *fields, kind="text/html"):
+    head = "\r\n".join([f"{HTTP}{kind}", *fields])
+    return warc("response", f"{head}\r\n\r\n".encode() + body)
+
+
+def chunks(body, size=7, end=b"0\r\n\r\n"):
+    parts = (body[i : i + size] for i in range(0, len(body), size))
+    return b"".join(b"%x;x=1\r\n%s\r\n" % (len(p), p) for p in parts) + end
+
+
+def test_pages_of_a_crawl_are_read_without_their_marks(tmp_path):
+    marked = b"<html><head><style>p {}</style><script>var x = 1</script></head>"
+    marked += b"<body><p>Caf\xe9 <b>au</b> lait</p><p>&lt;2&gt;</p></body></html>"
+    crawled = [
+        warc("warcinfo", b"software: x"),
+        warc("request", b"GET / HTTP/1.1"),
+        response(marked, kind="text/html; charset=latin-1"),
+        response(b"\x89", kind="image/png"),
+        response(marked, "Content-Encoding: br"),
+    ]
+    page, fault = read_file(tmp_path, "crawl.warc.gz", packed(".gz", crawled))
+    assert page.line == 3
+    assert page.text.split() == ["Caf\u00e9", "au", "lait", "<2>"]
+    assert (fault.line, fault.reason) == (5, "a page packed by br")
+
+
+def of_charset(charset, words):
+    page = f'<meta charset="{charset}"><p>{words}</p>'
+    return response(page.encode(charset.replace("gb2312", "gbk"))), words
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        (response(chunks(HTML), CHUNKED), WORDS),
+        (response(chunks(HTML, end=b""), CHUNKED), WORDS),
+        (response(chunks(HTML, size=10).replace(b"\r\n", b"\n"), CHUNKED), WORDS),
+        (response(chunks(gzip.compress(HTML)), CHUNKED, GZIP), WORDS),
+        (response(gzip.compress(HTML), "content-encoding: X-GZIP"), WORDS),
+        (response(zlib.compress(HTML), DEFLATE), WORDS),
+        (response(RAW.compress(HTML) + RAW.flush(), DEFLATE), WORDS),
+        # What many crawlers write: the page as it is, below its old header.
+        (response(HTML, CHUNKED, GZIP), WORDS),
+        # A page may name its charset itself; a sign that GB 2312 lacks and pages of
+        # that name hold.
+        *(of_charset(charset, "大學镕") for charset in ("gb2312", "gbk")),
+        *(of_charset(charset, "大學") for charset in ("big5", "utf-8")),
+        of_charset("shift_jis", "明治"),
+        (response("<p>café".encode(), kind="text/html; charset=undefined"), "café"),
+        (
+            response(rb"<p>\ud800 x", kind="text/html; charset=unicode_escape"),
+            r"\ud800 x",
+        ),
+        (response(b"<p>a<![foo[ b ]]> c"), "a c"),
+        (response(b"<p>cut short at AT&T"), "cut short at AT&T"),
+    ],
+)
+def test_a_page_is_read_as_its_server_meant_it(tmp_path, record, text):
+    (page,) = read_file(tmp_path, "x.warc", record)
+    assert page.text.split() == text.split()
+
+
+LENGTHS = (str(2**60), "9" * 5000)
+AFTER = warc("conversion", b"after it")
+END = "nothing from here on is readable ("
+
+
+@pytest.mark.parametrize(
+    ("record", "reason", "after"),
+    [
+        (response(b"3\r\nabc\r\nno size\r\n", CHUNKED), "a page in chunks of other", 1),
+        (
+            response(gzip.compress(HTML)[:20] + b"\xff" * 20, GZIP),
+            "a page damaged in",
+            1,
+        ),
+        (response(HTML, DEFLATE), "a page damaged in its deflate", 1),
+        (response(gzip.compress(bytes(6 << 20)), GZIP), "a page longer than 5 MiB", 1),
+        *((AFTER.replace(b": 8\r", b": %s\r" % n.encode()), END, 0) for n in LENGTHS),
+    ],
+)
+def test_a_page_that_cannot_be_unpacked_is_named(tmp_path, record, reason, after):
+    fault, *others = read_file(tmp_path, "x.wet", record + AFTER)
+    assert fault.reason.startswith(reason)
+    assert documents(others) == ["after it"] * after
+
+
+@pytest.mark.parametrize("limit", ["MAX_RECORD", "_MAX_PAGE"])
+def test_a_page_that_is_too_long_is_passed_over(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(corpus, limit, 100)
+    pages = [warc("conversion", b, "text/html") for b in (b"x" * 101, b"after it")]
+    fault, after = read_file(tmp_path, "x.wet", b"".join(pages))
+    assert (fault.line, after.text) == (1, "after it\n")

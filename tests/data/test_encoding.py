@@ -15,10 +15,15 @@ MERGED = ["b\n", "\na"]
 TEXTS = ["ab", "a b c", "", "dcb", "ab", " a"]
 
 
-def characters(merges=()):
+def characters(merges=(), *, splits=(), normal=()):
     """A fresh tokenizer over `CHARACTERS`."""
     vocab = {token: i for i, token in enumerate([*CHARACTERS, *MERGED])}
-    return Tokenizer(models.BPE(vocab=vocab, merges=list(merges), unk_token="<unk>"))
+    made = Tokenizer(models.BPE(vocab=vocab, merges=list(merges), unk_token="<unk>"))
+    if splits:
+        made.pre_tokenizer = pre_tokenizers.Sequence(list(splits))
+    if normal:
+        made.normalizer = normalizers.Sequence(list(normal))
+    return made
 
 
 def merging():
@@ -34,22 +39,15 @@ def ids_of(tokenizer, text):
     return tokenizer.encode(text, add_special_tokens=False).ids
 
 
-def test_each_example_is_its_own_ids_and_then_the_separators():
-    tokenizer = characters()
-    encoded = encode_examples(tokenizer, TEXTS, separator=" \n")
-    assert encoded.separator.tolist() == ids_of(tokenizer, " \n")
+@pytest.mark.parametrize("tokenizer", [characters(), merging()])
+def test_each_example_is_its_own_ids_and_then_the_separators(tokenizer):
+    encoded = encode_examples(tokenizer, TEXTS, separator="\n ")
+    assert encoded.separator.tolist() == ids_of(tokenizer, "\n ")
     for text, ids in zip(TEXTS, encoded.ids, strict=True):
-        assert ids.tolist() == ids_of(tokenizer, text) + ids_of(tokenizer, " \n")
+        assert ids.tolist() == ids_of(tokenizer, text) + ids_of(tokenizer, "\n ")
         assert ids.dtype == np.int32
     assert encoded.lengths.tolist() == [len(text) + 2 for text in TEXTS]
     assert encoded.n_cut_ids.tolist() == [0] * len(TEXTS)
-
-
-def test_tokenizer_never_sees_the_joined_string():
-    tokenizer = merging()
-    assert tokens(tokenizer, ids_of(tokenizer, "ab\na")) == ["a", "b\n", "a"]
-    joined = np.concatenate(encode_examples(tokenizer, ["ab", "a"]).ids)
-    assert tokens(tokenizer, joined) == ["a", "b", "\n", "a", "\n"]
 
 
 @pytest.mark.parametrize("max_example_tokens", [None, 3])
@@ -104,133 +102,77 @@ def test_cutting_later_equals_encoding_with_that_limit(length):
         np.testing.assert_array_equal(whole.cut(i, length), expected)
 
 
-def test_separator_that_fills_the_limit_is_refused():
-    for limit in (1, 2):
-        with pytest.raises(InputError) as caught:
-            encode_examples(
-                characters(), ["a"], separator=" \n", max_example_tokens=limit
-            )
-        assert str(caught.value) == (
-            f"--max-example-tokens must exceed the separator's 2 tokens, got {limit}"
-        )
+@pytest.mark.parametrize(
+    ("texts", "flags", "message"),
+    [
+        (["a"], {"max_example_tokens": 1}, "exceed the separator's 2 tokens, got 1"),
+        (["a"], {"max_example_tokens": 2}, "exceed the separator's 2 tokens, got 2"),
+        (["a", ""], {"separator": ""}, "example 2: no tokens in ''"),
+    ],
+)
+def test_examples_without_room_or_any_id_are_refused(texts, flags, message):
+    with pytest.raises(InputError, match=message):
+        encode_examples(characters(), texts, **{"separator": " \n"} | flags)
 
 
-def test_example_without_any_id_is_named():
-    with pytest.raises(InputError) as caught:
-        encode_examples(characters(), ["a", ""], separator="")
-    assert str(caught.value) == "example 2: no tokens in ''"
+def bare(part):
+    """The same part by itself, not in a sequence."""
+    made = characters()
+    name = "normalizer" if isinstance(part, normalizers.Normalizer) else "pre_tokenizer"
+    setattr(made, name, part)
+    return made
 
 
 def metaspace(scheme):
-    tokenizer = characters()
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
-    return tokenizer
+    return pre_tokenizers.Metaspace(prepend_scheme=scheme)
 
 
-def metaspace_in_a_sequence(scheme):
-    tokenizer = characters()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Punctuation(), pre_tokenizers.Metaspace(prepend_scheme=scheme)]
-    )
-    return tokenizer
+def byte_level(prefixes):
+    return pre_tokenizers.ByteLevel(add_prefix_space=prefixes)
 
 
-def normalised(*parts):
-    tokenizer = characters()
-    tokenizer.normalizer = normalizers.Sequence(list(parts))
-    return tokenizer
-
-
-def prepended_alone():
-    tokenizer = characters()
-    tokenizer.normalizer = normalizers.Prepend("▁")
-    return tokenizer
-
-
-def byte_level(*, add_prefix_space):
-    tokenizer = characters()
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(
-        add_prefix_space=add_prefix_space
-    )
-    return tokenizer
-
-
-def byte_level_in_a_sequence(*, add_prefix_space):
-    tokenizer = characters()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(),
-            pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space),
-        ]
-    )
-    return tokenizer
-
-
-REPLACE = normalizers.Replace(" ", "▁")
-PREPEND = normalizers.Prepend("▁")
+NEVER, NFC = metaspace("never"), normalizers.NFC()
+MARKS, DIGITS = pre_tokenizers.Punctuation(), pre_tokenizers.Digits()
+REPLACE, PREPEND = normalizers.Replace(" ", "▁"), normalizers.Prepend("▁")
+NOTHING, NESTED = normalizers.Sequence([]), normalizers.Sequence([PREPEND])
 
 
 @pytest.mark.parametrize(
     ("prefixing", "without"),
     [
-        (metaspace("always"), metaspace("never")),
-        (metaspace("first"), metaspace("never")),
-        (metaspace_in_a_sequence("always"), metaspace_in_a_sequence("never")),
-        (normalised(PREPEND, REPLACE), normalised(REPLACE)),
-        (normalised(normalizers.NFC(), PREPEND), normalised(normalizers.NFC())),
+        (bare(metaspace("always")), bare(NEVER)),
+        (bare(metaspace("first")), bare(NEVER)),
         (
-            normalised(normalizers.Sequence([PREPEND]), REPLACE),
-            normalised(normalizers.Sequence([]), REPLACE),
+            characters(splits=[MARKS, metaspace("always")]),
+            characters(splits=[MARKS, NEVER]),
         ),
-        (prepended_alone(), characters()),
-        (byte_level(add_prefix_space=True), byte_level(add_prefix_space=False)),
+        (characters(normal=[PREPEND, REPLACE]), characters(normal=[REPLACE])),
+        (characters(normal=[NFC, PREPEND]), characters(normal=[NFC])),
+        (characters(normal=[NESTED, REPLACE]), characters(normal=[NOTHING, REPLACE])),
+        (bare(PREPEND), characters()),
+        (bare(byte_level(True)), bare(byte_level(False))),
         (
-            byte_level_in_a_sequence(add_prefix_space=True),
-            byte_level_in_a_sequence(add_prefix_space=False),
+            characters(splits=[DIGITS, byte_level(True)]),
+            characters(splits=[DIGITS, byte_level(False)]),
         ),
-    ],
-    ids=[
-        "metaspace-always",
-        "metaspace-first",
-        "metaspace-in-sequence",
-        "prepend-replace",
-        "prepend-last",
-        "prepend-nested",
-        "prepend-alone",
-        "byte-level",
-        "byte-level-in-sequence",
+        *((characters(), None), (bare(NEVER), None), (merging(), None)),
+        # A normalizer, which adds no prefix, and still loads.
+        (characters(normal=[normalizers.ByteLevel()]), None),
     ],
 )
-def test_dummy_prefix_space_is_removed_and_real_spaces_stay(prefixing, without):
+def test_dummy_prefix_space_is_removed_and_all_else_stays(prefixing, without):
     plain = plain_tokenizer(prefixing)
-    assert ids_of(prefixing, "ab") != ids_of(without, "ab"), "it does add a prefix"
-    for text in [*TEXTS, "\n", "a  b", " ab "]:
-        assert ids_of(plain, text) == ids_of(without, text)
+    if without is not None:
+        assert ids_of(prefixing, "ab") != ids_of(without, "ab"), "it does add a prefix"
+    for text in [*TEXTS, "\n", "a  b", " ab ", "ab\na"]:
+        assert ids_of(plain, text) == ids_of(without or prefixing, text)
 
 
-@pytest.mark.parametrize("tokenizer", [characters(), metaspace("never"), merging()])
-def test_tokenizer_without_a_prefix_stays_as_it_is(tokenizer):
-    plain = plain_tokenizer(tokenizer)
-    for text in [*TEXTS, "ab\na"]:
-        assert ids_of(plain, text) == ids_of(tokenizer, text)
-
-
-def test_byte_level_normalizer_is_no_prefix_and_still_loads():
-    tokenizer = normalised(normalizers.ByteLevel())
-    assert ids_of(plain_tokenizer(tokenizer), "a b") == ids_of(tokenizer, "a b")
-
-
-def test_truncation_and_padding_are_switched_off():
-    tokenizer = characters()
+def test_truncation_and_padding_are_switched_off_in_a_copy():
+    tokenizer = bare(byte_level(True))
     tokenizer.enable_truncation(2)
     tokenizer.enable_padding(length=9)
+    before = tokenizer.to_str()
     encoded = encode_examples(plain_tokenizer(tokenizer), ["abcd", "a"])
     assert encoded.lengths.tolist() == [5, 2]
-
-
-def test_plain_copy_leaves_the_original_alone():
-    tokenizer = byte_level(add_prefix_space=True)
-    tokenizer.enable_padding(length=9)
-    before = tokenizer.to_str()
-    plain_tokenizer(tokenizer)
     assert tokenizer.to_str() == before

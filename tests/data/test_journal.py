@@ -8,33 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from jaxcontam.data.journal import Journal, journal_key
+from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from tests.support.api_transport import PATH, Server, opened
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def test_a_journal_gives_back_what_was_added(tmp_path):
-    path = tmp_path / "j.jsonl"
-    key = journal_key("model", [1, 2], 0.5)
-    Journal(path).add(key, {"texts": ["é\n", ""]})
-    again = Journal(path)
-    assert key in again
-    assert again[key] == {"texts": ["é\n", ""]}
-    assert journal_key("model", [1, 2], 0.25) not in again
-
-
-def test_a_half_written_line_is_passed_over_and_the_next_one_is_whole(tmp_path):
-    path = tmp_path / "j.jsonl"
-    journal = Journal(path)
-    journal.add("a", 1)
-    journal.add("b", 2)
-    path.write_bytes(path.read_bytes()[:-4])
-    cut = Journal(path)
-    assert "b" not in cut
-    cut.add("b", 3)
-    assert (Journal(path)["a"], Journal(path)["b"]) == (1, 3)
 
 
 def test_a_line_without_its_checksum_is_passed_over_with_one_line(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """Tasks of lm-evaluation-harness as benchmarks."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("torch", reason="the harness's own models need torch")
 
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.errors import InputError
+from tests.support.refused import refusal
 
 pytestmark = pytest.mark.unoptimised
 
@@ -28,14 +30,11 @@ def task(tmp_path_factory):
         (folder / f"{split}.jsonl").write_text(lines)
 
     def write(name, **more):
+        files = {split: str(folder / f"{split}.jsonl") for split in ("train", "test")}
         config = {
             "task": name,
             "dataset_path": "json",
-            "dataset_kwargs": {
-                "data_files": {
-                    split: str(folder / f"{split}.jsonl") for split in ("train", "test")
-                }
-            },
+            "dataset_kwargs": {"data_files": files},
             "test_split": "test",
             "output_type": "multiple_choice",
             "doc_to_text": "Q: {{question}}\nA:",
@@ -70,18 +69,16 @@ def test_a_task_is_its_split_with_right_answers_in_order(task):
     assert benchmark.rows[0]["options"] == ["2", "3"]
 
 
-def test_a_split_of_the_dataset_can_be_named(task):
-    assert len(load_benchmark(task("sums") + ":train")) == 2
-    with pytest.raises(InputError, match="unknown split") as caught:
-        load_benchmark(task("sums") + ":tset")
-    assert "'test'" in caught.value.hint
-
-
-def test_fields_of_documents_fill_a_template(task):
+def test_a_split_can_be_named_and_fields_fill_a_template(task):
     word = task("sums")
+    assert len(load_benchmark(f"{word}:train")) == 2
+    said, told = refusal(load_benchmark, f"{word}:tset")
+    assert "unknown split" in said and "'test'" in told
     benchmark = load_benchmark(word, template="{question} {right}", limit=1)
     assert benchmark.texts == ("What is 2 + 1? 1",)
     assert load_benchmark(word, text_field="question").texts[1] == "What is 3 + 1?"
+    broken = task("broken", doc_to_text="{{no_such_field.x}}")
+    assert "cannot be loaded" in refusal(load_benchmark, broken)[0]
 
 
 def test_a_target_that_is_text_stands_after_the_delimiter(task):
@@ -95,33 +92,28 @@ def test_a_target_that_is_text_stands_after_the_delimiter(task):
     assert load_benchmark(word).texts[0] == "Q: What is 2 + 1?\nA: -> 3"
 
 
-def test_a_task_that_shuffles_is_refused_and_one_that_filters_is_not(task):
-    import textwrap
-    from pathlib import Path
+ORDERS = """
+from datasets import Dataset
 
+def backwards(docs):
+    return docs.select(range(len(docs) - 1, -1, -2))
+
+def later(docs):
+    return docs.select([0, 1, 3])
+
+def backwards_then_copied(docs):
+    return backwards(docs).map(lambda doc: {"more": doc["question"]})
+
+def made_anew(docs):
+    fields = ("question", "options", "right")
+    return Dataset.from_list([{name: doc[name] for name in fields} for doc in docs])
+"""
+
+
+def test_a_task_that_shuffles_is_refused_and_one_that_filters_is_not(task):
     word = task("mixed")
     path = Path(word.removeprefix("lm_eval:"))
-    (path.parent / "order.py").write_text(
-        textwrap.dedent(
-            """
-            def backwards(docs):
-                return docs.select(range(len(docs) - 1, -1, -2))
-
-            def later(docs):
-                return docs.select([0, 1, 3])
-
-            def backwards_then_copied(docs):
-                return backwards(docs).map(lambda doc: {"more": doc["question"]})
-
-            def made_anew(docs):
-                from datasets import Dataset
-
-                fields = ("question", "options", "right")
-                rows = [{name: doc[name] for name in fields} for doc in docs]
-                return Dataset.from_list(rows)
-            """
-        )
-    )
+    (path.parent / "order.py").write_text(ORDERS)
     original = path.read_text()[:-1]
 
     def process(function):
@@ -141,26 +133,14 @@ def test_a_task_that_shuffles_is_refused_and_one_that_filters_is_not(task):
     assert (len(made), made.order_provenance) == (4, "unknown")
 
 
-def test_a_task_that_cannot_be_loaded_is_one_line(task):
-    with pytest.raises(InputError, match="cannot be loaded") as caught:
-        load_benchmark(task("broken", doc_to_text="{{no_such_field.x}}"))
-    assert "\n" not in str(caught.value)
-
-
 def test_names_are_looked_up_before_anything_is_loaded(monkeypatch):
     import lm_eval.tasks
 
-    def manager(**_):
-        return SimpleNamespace(
-            all_subtasks=["arc_easy", "mmlu_law"], all_groups=["mmlu"], all_tags=[]
-        )
-
-    monkeypatch.setattr(lm_eval.tasks, "TaskManager", manager)
-    with pytest.raises(InputError, match="a group of tasks") as caught:
-        load_benchmark("lm_eval:mmlu")
-    assert "mmlu_law" in caught.value.hint
-    with pytest.raises(
-        InputError, match="unknown task of lm_eval 'arc_esay'"
-    ) as caught:
-        load_benchmark("lm_eval:arc_esay")
-    assert "did you mean 'arc_easy'" in caught.value.hint
+    known = {"all_subtasks": ["arc_easy", "mmlu_law"], "all_groups": ["mmlu"]}
+    found = SimpleNamespace(**known, all_tags=[])
+    monkeypatch.setattr(lm_eval.tasks, "TaskManager", lambda **_: found)
+    said, told = refusal(load_benchmark, "lm_eval:mmlu")
+    assert "a group of tasks" in said and "mmlu_law" in told
+    said, told = refusal(load_benchmark, "lm_eval:arc_esay")
+    assert "unknown task of lm_eval 'arc_esay'" in said
+    assert "did you mean 'arc_easy'" in told

@@ -45,14 +45,11 @@ def test_words_are_the_same_on_every_path(block):
         assert words_of(f"{text} \u5b57") == [*naive_words(text), "\u5b57"]
 
 
-def test_case_width_and_punctuation_do_not_count():
-    assert words_of("ＴＨＥ “Quick”—brown\tfox!") == ["the", "quick", "brown", "fox"]  # noqa: RUF001
-    assert words_of("snake_case 3.14 don't") == ["snake_case", "3", "14", "don", "t"]
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("ＴＨＥ “Quick”—brown\tfox!", "the quick brown fox"),  # noqa: RUF001
+        ("snake_case 3.14 don't", "snake_case 3 14 don t"),
         ("北京大学ATP2024年，answer是C。", "北 京 大 学 atp2024 年 answer 是 c"),  # noqa: RUF001
         ("日本の々〇コーヒー、ｶﾞｽ㍿", "日 本 の 々 〇 コ ー ヒ ー ガ ス 株 式 会 社"),  # noqa: RUF001
         ("𠮷野家", "𠮷 野 家"),
@@ -75,19 +72,15 @@ def test_a_sign_of_a_script_without_spaces_is_a_word(text, words):
 
 def test_hash_is_the_polynomial_of_the_keys():
     keys = word_keys(40)[np.random.default_rng(0).integers(0, 41, 60)]
+    assert [len(ngram_hashes(keys[:n], [13])[13]) for n in (0, 12, 13)] == [0, 0, 1]
     found = ngram_hashes(keys, range(1, 15))
     for n, hashes in found.items():
+        assert len(hashes) == 60 - n + 1
         for i in range(60 - n + 1):
             value = 0
             for key in keys[i : i + n].tolist():
                 value = (value * 0x9E3779B97F4A7C15 + key) % 2**64
             assert value == hashes[i]
-
-
-@pytest.mark.parametrize("n_words", range(14))
-def test_text_shorter_than_n_has_no_ngrams(n_words):
-    found = ngram_hashes(word_keys(20)[:n_words], [13])
-    assert len(found[13]) == max(0, n_words - 12)
 
 
 @pytest.mark.parametrize("n_keys", [7, 2, 1])

@@ -6,8 +6,8 @@ import pytest
 
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.questions import QuestionFields, read_questions
-from jaxcontam.errors import InputError
 from jaxcontam.score_gap.items import read_columns, read_model
+from tests.support.refused import refusal
 
 pytestmark = pytest.mark.unoptimised
 
@@ -23,20 +23,12 @@ def read(tmp_path, *rows, **flags):
 
 def test_a_record_with_options_is_a_prompt_and_texts_that_may_follow(tmp_path):
     (one,) = read(tmp_path, CHOICE)
-    assert one.item == "q7"
-    assert one.prompt == "Question: 2 + 2?\nAnswer:"
-    assert one.choices == (" 3", " 4", " 22")
-    assert one.answer == 1
-
-
-def test_a_template_with_options_asks_for_the_letter(tmp_path):
+    assert (one.item, one.prompt) == ("q7", "Question: 2 + 2?\nAnswer:")
+    assert (one.choices, one.answer) == ((" 3", " 4", " 22"), 1)
     (one,) = read(tmp_path, CHOICE, template="{question}\\n{options}\\nAnswer:")
     assert one.prompt == "2 + 2?\nA. 3\nB. 4\nC. 22\nAnswer:"
-    assert one.choices == (" A", " B", " C")
-    assert one.answer == 1
-
-
-def test_a_text_to_continue_stands_as_it_is(tmp_path):
+    assert (one.choices, one.answer) == ((" A", " B", " C"), 1)
+    # A text to continue stands as it is.
     row = {"ctx": "A man sits down. He", "endings": ["eats.", "flies."], "label": 0}
     (one,) = read(tmp_path, row)
     assert (one.prompt, one.choices) == ("A man sits down. He", (" eats.", " flies."))
@@ -62,10 +54,10 @@ def test_what_is_null_is_neither_asked_nor_right_nor_a_name(tmp_path):
     )
     assert two.choices == (" 3", " 4", " 5")
     for answer in (None, nan, [None]):
-        with pytest.raises(InputError, match="no answer"):
-            read(tmp_path, WRITTEN | {"answer": answer})
-    with pytest.raises(InputError, match="items: example 2: id is null"):
-        read(tmp_path, WRITTEN | {"id": 1}, WRITTEN | {"id": None}, id_field="id")
+        said, _ = refusal(read, tmp_path, WRITTEN | {"answer": answer})
+        assert "no answer" in said
+    rows = WRITTEN | {"id": 1}, WRITTEN | {"id": None}
+    assert "example 2: id is null" in refusal(read, tmp_path, *rows, id_field="id")[0]
 
 
 def test_items_without_a_name_have_their_number(tmp_path):
@@ -77,11 +69,7 @@ def test_items_without_a_name_have_their_number(tmp_path):
 @pytest.mark.parametrize(
     ("row", "flags", "words"),
     [
-        (
-            CHOICE | {"answer": "maybe"},
-            {},
-            "example 1: no field tells the right option",
-        ),
+        (CHOICE | {"answer": "maybe"}, {}, "example 1: no field tells the right opt"),
         (CHOICE, {"template": "{question} {answer}"}, "'answer' is the answer"),
         (CHOICE | {"cop": 1}, {"template": "{question} {cop}"}, "'cop' is the answer"),
         ({"question": "?", "x": 1}, {}, "example 1: no answer (it has: question, x)"),
@@ -91,9 +79,7 @@ def test_items_without_a_name_have_their_number(tmp_path):
     ],
 )
 def test_what_cannot_be_asked_is_refused(tmp_path, row, flags, words):
-    with pytest.raises(InputError) as caught:
-        read(tmp_path, row, **flags)
-    assert words in str(caught.value)
+    assert words in refusal(read, tmp_path, row, **flags)[0]
 
 
 def test_columns_and_files_of_scores_are_read(tmp_path):
@@ -118,6 +104,4 @@ def test_columns_and_files_of_scores_are_read(tmp_path):
 def test_what_is_no_file_of_scores_is_refused(tmp_path, text, words):
     path = tmp_path / "scores.csv"
     path.write_text(text)
-    with pytest.raises(InputError) as caught:
-        read_columns(path, ["a"])
-    assert words in str(caught.value)
+    assert words in refusal(read_columns, path, ["a"])[0]

@@ -38,32 +38,6 @@ def n_held(directory, rows):
     return n
 
 
-def test_file_cut_at_any_byte_gives_the_whole_rows_before_the_cut(filled, capsys):
-    path, rows = filled
-    data = path.read_bytes()
-    for cut in range(0, len(data) + 1, 7):
-        path.write_bytes(data[:cut])
-        # One line more: what the file says of itself.
-        n_lines = data[:cut].count(b"\n")
-        assert n_held(path.parent, rows) == max(0, n_lines - 1)
-    assert capsys.readouterr().err == "", "a torn end is no damage"
-
-
-def test_a_damaged_bit_loses_its_own_row_and_is_said_once(filled, capsys):
-    path, rows = filled
-    data = path.read_bytes()
-    rng = np.random.default_rng(0)
-    for place in rng.choice(len(data) - 1, 200, replace=False).tolist():
-        damaged = bytearray(data)
-        damaged[place] ^= 1 << int(rng.integers(8))
-        path.write_bytes(damaged)
-        # Two where the bit was in the newline between them, none in the first line.
-        assert len(rows) - 2 <= n_held(path.parent, rows) <= len(rows)
-        (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith(f"jaxcontam: warning: {path}: is damaged after byte ")
-        assert path.read_bytes() == damaged, "left as it is"
-
-
 @pytest.mark.parametrize("content", [b"\0" * 4096 + b"\n", b"not scores\n", None])
 def test_foreign_file_is_left_alone_with_one_line(filled, capsys, content):
     path, rows = filled

@@ -6,29 +6,29 @@ from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.templates import fill_template, text_if_any, text_of_field
 from jaxcontam.errors import InputError
 from jaxcontam.members.known_texts import load_labelled
+from tests.support.refused import refusal
 
 ROW = {"q": "2+2?", "a": 4, "choices": ["3", "é"], "a.b": "dotted", "none": None}
-NESTED = ROW | {"data": {"question": "why?", "tags": [["x", {"deep": True}]]}}
-
-
-def refusal(function, *args):
-    """(message, hint) of the error that a call raises."""
-    with pytest.raises(InputError) as caught:
-        function(*args)
-    return str(caught.value), caught.value.hint
+DATA = {"question": "why?", "tags": [["x", {"deep": True}]], "empty": []}
+NESTED = ROW | {"data": DATA, "raw": r"{a} \n {{"}
 
 
 @pytest.mark.parametrize(
     ("template", "text"),
     [
         ("Question: {q} Answer: {a}", "Question: 2+2? Answer: 4"),
+        # As a shell passes it.
+        (r"Q: {q}\nA: {a}\n", "Q: 2+2?\nA: 4\n"),
+        ("{q}\n{a}", "2+2?\n4"),
+        # Values are never expanded.
+        ("{raw}", r"{a} \n {{"),
         ("{q}{q}", "2+2?2+2?"),
         ("{choices}", '["3", "é"]'),
         ("no field", "no field"),
         ("", ""),
         ("{{{q}}} {{}}", "{2+2?} {}"),
         ("{a:}", "4"),
-        ("{data.question} {choices[1]}", "why? é"),
+        ("{data.question} {choices[1]} {a.b}", "why? é dotted"),
         ("{data.tags[0][1].deep} {data.tags[0][0]}", "true x"),
     ],
 )
@@ -36,33 +36,39 @@ def test_fields_in_braces_are_filled_and_doubled_braces_are_braces(template, tex
     assert fill_template(template, NESTED, "set:1") == text
 
 
-def test_backslash_n_is_a_line_feed_as_a_shell_passes_it():
-    typed = r"Q: {q}\nA: {a}\n"
-    assert fill_template(typed, ROW, "set:1") == "Q: 2+2?\nA: 4\n"
-    assert fill_template("{q}\n{a}", ROW, "set:1") == "2+2?\n4"
+HAS = "(it has: q, a, choices, a.b, none, data, raw)"
+INNER = "(it has: data.question, data.tags, data.empty)"
+FORMAT = "--template 'Q: {}': 'q' has a format"
+BRACES = "write {question}, {data.question} or {choices[0]}; {{ and }} are braces"
 
 
-def test_values_are_never_expanded():
-    row = {"q": r"{a} \n {{", "a": "filled"}
-    assert fill_template("{q}", row, "set:1") == r"{a} \n {{"
-
-
-@pytest.mark.parametrize("field", ["q.upper", "0", "", "__class__"])
-def test_attributes_and_positions_are_only_names(field):
-    assert fill_template("{a.b}", ROW, "set:1") == "dotted"
-    assert refusal(fill_template, f"{{{field}}}", ROW, "set.jsonl:7") == (
-        f"set.jsonl:7: no field {field!r} (it has: q, a, choices, a.b, none)",
-        "name a field that every record has",
-    )
-
-
-def test_a_place_beyond_a_list_names_its_range():
-    assert refusal(fill_template, "{choices[2]}", ROW, "set.jsonl:7") == (
-        "set.jsonl:7: no choices[2] (choices has 2 values, choices[0] to [1])",
-        "name a place that every record has",
-    )
-    (message, _) = refusal(fill_template, "{c[0]}", {"c": []}, "set.jsonl:7")
-    assert message == "set.jsonl:7: no c[0] (c has no value)"
+@pytest.mark.parametrize(
+    ("template", "message", "hint"),
+    [
+        # Attributes and positions are only names.
+        *(
+            (f"{{{field}}}", f"set:7: no field {field!r} {HAS}", "name a field that")
+            for field in ("q.upper", "0", "", "__class__")
+        ),
+        ("{data.questin}", f"no field 'data.questin' {INNER}", "'data.question'? "),
+        ("{choices[2]}", "(choices has 2 values, choices[0] to [1])", "name a place"),
+        (
+            "{data.empty[0]}",
+            "no data.empty[0] (data.empty has no value)",
+            "name a place",
+        ),
+        *(
+            (f"Q: {place}", FORMAT.format(place), BRACES)
+            for place in ("{q!r}", "{q!s}", "{q:>9}", "{q:{a}}")
+        ),
+        ("{q", "--template '{q': expected '}' before end of string", ""),
+        ("q}", "--template 'q}': Single '}' encountered in format string", ""),
+        ("{q} {", "--template '{q} {': Single '{' encountered in format string", ""),
+    ],
+)
+def test_what_cannot_be_filled_says_where_and_what_there_is(template, message, hint):
+    said, told = refusal(fill_template, template, NESTED, "set:7")
+    assert message in said and hint in told
 
 
 @pytest.mark.parametrize("load", [load_benchmark, load_labelled])
@@ -75,48 +81,12 @@ def test_a_template_without_a_field_is_refused(load, tmp_path):
     assert load(path, template="{data.question}").texts == ("1?", "2?")
 
 
-def test_a_slip_inside_a_field_is_told_what_stands_there():
-    assert refusal(fill_template, "{data.questin}", NESTED, "set.jsonl:7") == (
-        "set.jsonl:7: no field 'data.questin' (it has: data.question, data.tags)",
-        "did you mean 'data.question'? name a field that every record has",
-    )
+VALUES = ["as it is\n", "", 4, 0.5, True, "null", ["é", {"k": 1}]]
+SHOWN = ["as it is\n", "", "4", "0.5", "true", "null", '["é", {"k": 1}]']
 
 
-@pytest.mark.parametrize("place", ["{q!r}", "{q!s}", "{q:>9}", "{q:{a}}"])
-def test_formats_are_refused(place):
-    assert refusal(fill_template, f"Q: {place}", ROW, "set:1") == (
-        f"--template 'Q: {place}': 'q' has a format",
-        "write {question}, {data.question} or {choices[0]}; {{ and }} are braces",
-    )
-
-
-@pytest.mark.parametrize(
-    ("template", "fault"),
-    [
-        ("{q", "expected '}' before end of string"),
-        ("q}", "Single '}' encountered in format string"),
-        ("{q} {", "Single '{' encountered in format string"),
-    ],
-)
-def test_malformed_braces_are_named(template, fault):
-    message, _ = refusal(fill_template, template, ROW, "set:1")
-    assert message == f"--template {template!r}: {fault}"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("as it is\n", "as it is\n"),
-        ("", ""),
-        (4, "4"),
-        (0.5, "0.5"),
-        (True, "true"),
-        ("null", "null"),
-        (["é", {"k": 1}], '["é", {"k": 1}]'),
-    ],
-)
-def test_strings_are_taken_as_they_are_and_others_as_json(value, text):
-    assert text_of_field("f", {"f": value}, "set:1") == text
+def test_strings_are_taken_as_they_are_and_others_as_json():
+    assert [text_of_field("f", {"f": value}, "set:1") for value in VALUES] == SHOWN
 
 
 @pytest.mark.parametrize("value", [None, float("nan")])
@@ -132,14 +102,9 @@ def test_a_value_that_says_nothing_is_no_text(value):
 
 
 def test_missing_field_names_the_place_and_those_that_exist():
-    assert refusal(text_of_field, "text", {"q": 1, "a": 2}, "set.jsonl:3") == (
-        "set.jsonl:3: no field 'text' (it has: q, a)",
-        "name a field that every record has",
-    )
-
-
-def test_plain_text_has_no_fields():
-    assert refusal(text_of_field, "q", None, "set.txt:3") == (
-        "set.txt:3: no field 'q' (the example is plain text)",
-        "leave out --template and --text-field to use the whole line",
-    )
+    message, hint = refusal(text_of_field, "text", {"q": 1, "a": 2}, "set:3")
+    assert message == "set:3: no field 'text' (it has: q, a)"
+    assert hint == "name a field that every record has"
+    message, hint = refusal(text_of_field, "text", None, "set:3")
+    assert message == "set:3: no field 'text' (the example is plain text)"
+    assert hint.startswith("leave out --template and --text-field")

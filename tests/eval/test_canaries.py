@@ -1,4 +1,4 @@
-"""The canary study on small made-up files, and its refusals."""
+"""The canary study: its run on small made-up files, its refusals, its tables."""
 
 import json
 import shutil
@@ -6,239 +6,182 @@ import shutil
 import numpy as np
 import pytest
 
-from eval.canaries import runs
 from eval.canaries.__main__ import Canaries
-from eval.canaries.runs import CANARIES
+from eval.canaries.runs import CANARIES, copies_of, plan_of, run_of
+from eval.canaries.tables import grids_of
 from jaxcontam.errors import InputError
+from jaxcontam.reports.report_files import read_document
+from tests.support.studies import LIMIT
 from tests.support.verified import verified
 from train.manifest import read_manifest
 
 pytestmark = pytest.mark.unoptimised
 
-WORDS = ("amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "heron")
-# As many as the blind classifiers need, and a few to spare for lines that stand twice.
-LIMIT = 13
-FEW = ("mnli",)
 METHODS = (
-    "adjacency",
-    "direction",
-    "stratified",
-    "sharded_t",
-    "reversal",
-    "permutation",
+    *("adjacency", "direction", "stratified"),
+    *("sharded_t", "reversal", "permutation"),
 )
 
 
-def sentences(rng, n):
-    return [" ".join(rng.choice(WORDS, 9)) for _ in range(n)]
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """Folders `corpus` and `sets`, with 2 x LIMIT + 1 lines a set.
-
-    The last line of each set is its first one again, in the half that is kept out.
-    """
-    folder = tmp_path_factory.mktemp("canaries")
-    rng = np.random.default_rng(0)
-    for name, texts in [
-        ("corpus/words", sentences(rng, 800)),
-        *((f"sets/{name}", sentences(rng, 2 * LIMIT + 1)) for name in CANARIES),
-    ]:
-        if name.startswith("sets/"):
-            texts[2 * LIMIT - 1] = texts[0]
-        path = folder / f"{name}.jsonl"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
-    return folder
-
-
-def study(files, out, **changes):
-    fields = {"limit": LIMIT, "max_example_tokens": 20, "tiny": True} | changes
-    return Canaries(
-        corpus=(files / "corpus",), canaries=files / "sets", out=out, **fields
-    )
-
-
-def known_code(patch):
-    """As in a checkout; tests may run where git knows nothing."""
-    patch.setattr("train.prepare.code_version", lambda: "a commit")
-
-
-def one_set(patch):
-    patch.setattr(runs, "CANARIES", {name: CANARIES[name] for name in FEW})
-
-
-@pytest.fixture(autouse=True)
-def in_a_checkout(monkeypatch):
-    known_code(monkeypatch)
-
-
 @pytest.fixture
-def few(monkeypatch):
-    one_set(monkeypatch)
+def finished(study):
+    """Folder of a pulse run of one of the ten sets, its files beside it."""
+    return study("canaries").out
 
 
-@pytest.fixture(scope="module")
-def finished(files, tmp_path_factory):
-    """A pulse run of one of the ten sets."""
-    out = tmp_path_factory.mktemp("out")
-    with pytest.MonkeyPatch.context() as patch:
-        known_code(patch)
-        one_set(patch)
-        return study(files, out).run(), out
-
-
-def test_every_set_and_its_control_is_tested_six_ways(finished):
-    document, out = finished
+def test_the_set_and_its_control_are_tested_six_ways(finished):
+    document = read_document(finished / "report.json")
     found = {(row["benchmark"], row["method"]) for row in document["results"]}
-    assert found == {
-        (name + suffix, method)
-        for name in FEW
-        for suffix in ("", "-held")
-        for method in METHODS
-    }
+    assert found == {(name, one) for name in ("mnli", "mnli-held") for one in METHODS}
     # Nobody but the authors knows how these files came by their order.
     assert {r["method"] for r in document["results"] if r["primary"]} == {"direction"}
-    assert verified(out) == ([], 12)
-    reference = read_manifest(out / "reference/manifest.json")
-    assert (reference.n_canary_tokens, document["reference"]["name"]) == (
-        0,
-        "reference",
-    )
-    assert all(
-        (row["reference"] is not None) == (row["method"] in ("adjacency", "direction"))
-        for row in document["results"]
-    )
+    assert verified(finished) == ([], 12)
+    for row in document["results"]:
+        beside = row["method"] in ("adjacency", "direction")
+        assert (row["reference"] is not None) == beside
+    # The last later line is the first planted one.
+    assert document["study"]["seen"] == {"mnli-held": [1, LIMIT]}
+    written = json.loads((finished / "canaries.json").read_text())
+    for name in ("p_value", "verdict"):
+        tests = [row[name] for row in written["tests"]]
+        assert tests == [row[name] for row in document["results"]]
 
 
-def test_later_lines_that_were_planted_too_are_counted(finished):
-    # The last later line of each set is its first planted one.
-    document, _ = finished
-    assert document["study"]["seen"] == {f"{name}-held": [1, LIMIT] for name in FEW}
-
-
-def test_manifest_holds_the_copies_and_the_cuts(finished, files):
-    _, out = finished
-    manifest = read_manifest(out / "manifest.json")
+def test_manifest_holds_the_copies_and_the_cuts(finished):
+    manifest = read_manifest(finished / "manifest.json")
     copies = {row.name: row.copies for row in manifest.sets}
-    assert copies == {
-        **{name: CANARIES[name].published for name in FEW},
-        **{f"{name}-held": 0 for name in FEW},
-    }
+    assert copies == {"mnli": CANARIES["mnli"].published, "mnli-held": 0}
     assert manifest.max_example_tokens == 20
     assert {row.n_examples for row in manifest.sets} == {LIMIT}
-    lines = (files / "sets/mnli.jsonl").read_text().splitlines()
-    planted = (out / "sets/mnli.jsonl").read_text().splitlines()
-    held = (out / "sets/mnli-held.jsonl").read_text().splitlines()
-    assert planted + held == lines[: 2 * LIMIT]
-
-
-def test_run_leaves_tables_and_raw_numbers(finished):
-    document, out = finished
-    run = json.loads((out / "canaries.json").read_text())
-    assert [row["p_value"] for row in run["tests"]] == [
-        row["p_value"] for row in document["results"]
-    ]
-    assert run["seen"] == document["study"]["seen"]
-    tables = (out / "canaries.md").read_text()
-    (mnli,) = (
-        line
-        for line in tables.splitlines()
-        if line.startswith("| mnli |") and "1.96e-11" in line
-    )
-    assert mnli.split(" | ")[1] == "10"
-
-
-def test_duplication_counts_are_those_of_both_models():
-    """Table 1 of the paper, and the file names of the authors' second model."""
-    assert list(runs.copies_of("published").values()) == [
-        *(1, 1, 1, 10, 10, 10, 50, 50, 50, 100)
-    ]
-    assert list(runs.copies_of("lower").values()) == [*(1, 1, 2, 2, 4, 4, 7, 7, 10, 10)]
-
-
-@pytest.mark.parametrize("plan", ["published", "lower"])
-def test_plan_is_known_by_its_copies(plan):
-    copies = runs.copies_of(plan)
-    assert runs.plan_of(copies) == plan
-    assert runs.plan_of(copies | {"piqa": 3}) is None
+    sets = (finished / f"sets/{name}.jsonl" for name in copies)
+    lines = [line for path in sets for line in path.read_text().splitlines()]
+    given = finished.parent / "sets/mnli.jsonl"
+    assert lines == given.read_text().splitlines()[: 2 * LIMIT]
+    reference = read_manifest(finished / "reference/manifest.json")
+    assert reference.n_canary_tokens == 0
 
 
 def test_given_run_is_tested_without_training_and_gives_its_numbers(
     finished, monkeypatch, tmp_path
 ):
-    document, out = finished
     monkeypatch.setattr("train.run.train", None)
-    shutil.copytree(out / "store", tmp_path / "store")
-    found = Canaries(trained=out, out=tmp_path, tiny=True).run()
+    shutil.copytree(finished / "store", tmp_path / "store")
+    found = Canaries(trained=finished, out=tmp_path, tiny=True).run()
+    document = read_document(finished / "report.json")
     for name in ("benchmark", "method", "p_value", "verdict"):
-        assert [row[name] for row in found["results"]] == [
-            row[name] for row in document["results"]
-        ]
+        values = [row[name] for row in found["results"]]
+        assert values == [row[name] for row in document["results"]]
     # Nothing but what tests wrote: the run itself stays where it is.
     assert not (tmp_path / "manifest.json").exists()
 
 
-@pytest.mark.parametrize("fault", ["lines", "unfinished", "nothing"])
-def test_given_run_that_is_not_whole_is_refused(finished, tmp_path, fault):
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("lines", r"mnli\.jsonl: not the set 'mnli' of manifest\.json"),
+        ("unfinished", "its training is not finished"),
+        ("nothing", "no manifest"),
+    ],
+)
+def test_given_run_that_is_not_whole_is_refused(finished, tmp_path, fault, message):
     run, out = tmp_path / "run", tmp_path / "out"
-    shutil.copytree(finished[1], run)
-    manifest = run / "manifest.json"
+    if fault != "nothing":
+        shutil.copytree(finished, run)
     if fault == "lines":
         with (run / "sets/mnli.jsonl").open("a") as file:
             file.write('{"text": "one more"}\n')
-        message = r"mnli\.jsonl: not the set 'mnli' of manifest\.json"
     elif fault == "unfinished":
+        manifest = run / "manifest.json"
         fields = json.loads(manifest.read_text()) | {"finished": False}
         manifest.write_text(json.dumps(fields))
-        message = "its training is not finished"
-    else:
-        shutil.rmtree(run)
-        message = "no manifest"
     with pytest.raises(InputError, match=message):
         Canaries(trained=run, out=out).run()
     assert not out.exists()
 
 
-@pytest.mark.slow
-def test_all_ten_sets_are_planted_and_tested(files, tmp_path):
-    document = study(files, tmp_path, limit=6).run()
-    assert {row["benchmark"]: row["copies"] for row in document["results"]} == {
-        **runs.copies_of("published"),
-        **{f"{name}-held": 0 for name in CANARIES},
-    }
-    # Six tests of twenty sets.
-    assert verified(tmp_path) == ([], 120)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({"seed": 1}, "a commit"),
-        ({"dup_counts": "lower"}, "a commit"),
-        ({}, "another commit"),
-        ({}, None),
-    ],
-)
-def test_model_of_other_inputs_or_code_is_not_reused(
-    finished, files, few, monkeypatch, tmp_path, change, code
-):
-    out = tmp_path / "run"
-    shutil.copytree(finished[1], out)
-    monkeypatch.setattr("train.prepare.code_version", lambda: code)
-    monkeypatch.setattr("train.run.train", lambda *_, **__: 1 / 0)
-    # Other code trains again; a model of other inputs is kept, and named.
-    error, words = ZeroDivisionError, "division by zero"
-    if change:
-        error, words = InputError, "of other inputs"
-    with pytest.raises(error, match=words):
-        study(files, out, **change).run()
-
-
-def test_too_short_a_file_is_named_with_a_limit_that_works(files, tmp_path):
+def test_too_short_a_file_is_named_with_a_limit_that_works(finished, tmp_path):
+    files = finished.parent
+    (tmp_path / "sets").mkdir()
+    for name in CANARIES:
+        shutil.copy(files / "sets/mnli.jsonl", tmp_path / f"sets/{name}.jsonl")
+    folders = {"corpus": (files / "corpus",), "canaries": tmp_path / "sets"}
     with pytest.raises(InputError, match="27 lines, 28 needed") as caught:
-        study(files, tmp_path, limit=14).run()
+        Canaries(**folders, limit=14, out=tmp_path / "out").run()
     assert caught.value.hint == "--limit 13 or less"
-    assert not list(tmp_path.iterdir())
+    assert not (tmp_path / "out").exists()
+
+
+def made_row(name, copies, method, p, **changes):
+    fields = {
+        "benchmark": name,
+        "copies": copies,
+        "method": method,
+        "p_value": p,
+        "log10_p": float(np.log10(p)),
+        "validity": "exact",
+        "p_floor": 1e-40,
+        "verdict": "contaminated" if p < 1e-3 else "inconclusive",
+        "effect": 1.5,
+        "effect_se": 0.25,
+        "n_orders": 9,
+        "primary": method == "direction",
+    }
+    return fields | changes
+
+
+def found(rows, seen=()):
+    return run_of(
+        {
+            "model": {"name": "a-model", "n_parameters": 1_000},
+            "results": rows,
+            "study": {"n_tokens": 100, "canary_share": 0.25, "seen": dict(seen)},
+        }
+    )
+
+
+def plan_rows(plan, method="adjacency", p=1e-9, **changes):
+    return [
+        row
+        for name, copies in copies_of(plan).items()
+        for row in (
+            made_row(name, copies, method, p, **changes),
+            made_row(f"{name}-held", 0, method, 0.5, **changes),
+        )
+    ]
+
+
+def grid(run, title):
+    (one,) = (one for one in grids_of(run) if title in one.title)
+    return one
+
+
+def column(one, word):
+    (number,) = (i for i, name in enumerate(one.header) if word in name)
+    return {row[0]: row[number] for row in one.rows}
+
+
+def test_papers_figures_stand_only_beside_the_papers_copies():
+    first, second = found(plan_rows("published")), found(plan_rows("lower"))
+    assert (first.label, second.label) == ("published", "lower")
+    assert plan_of(copies_of("lower") | {"piqa": 3}) is None
+    quoted = column(grid(first, "published: 1,000 parameters"), "paper")
+    assert quoted == {name: one.sharded_p or "" for name, one in CANARIES.items()}
+    assert "paper" not in " ".join(grid(second, "lower: 1,000 parameters").header)
+
+
+def test_shares_count_sets_and_name_no_level_below_the_floor():
+    rows = plan_rows("published", "permutation", 0.05, p_floor=0.05, n_orders=19)
+    (cells,) = grid(found(rows), "95 % Wilson").rows
+    # Wilson's interval of 10 of 10 and of 0 of 10.
+    found_, clean = "10 of 10 (0.72 to 1.00)", "0 of 10 (0.00 to 0.28)"
+    assert cells == ("permutation", found_, "-", clean, "-")
+
+
+@pytest.mark.parametrize(("n_seen", "n_controls"), [(10, 10), (11, 9)])
+def test_controls_of_which_much_was_read_are_in_no_count(n_seen, n_controls):
+    """At most 5 % of 200 lines is 10."""
+    run = found(plan_rows("published"), {"mnli-held": (n_seen, 200)})
+    counted = grid(run, "95 % Wilson interval over sets")
+    (cells,) = counted.rows
+    assert cells[1].startswith("10 of 10") and cells[3].startswith(f"0 of {n_controls}")
+    assert ("mnli-held" in counted.title) == (n_controls < 10)

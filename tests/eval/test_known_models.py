@@ -1,4 +1,4 @@
-"""`eval.known_models`: its table, and its command on stand-ins of the same layout."""
+"""`eval.known_models`: its table, and its run on stand-ins of the same layout."""
 
 import dataclasses
 import shutil
@@ -12,14 +12,7 @@ from eval.canaries.runs import CANARIES
 from eval.known_models import KnownModels, read_table
 from eval.study import exit_code
 from jaxcontam.stats.roc import auc_delong
-from tests.support.known_mirror import (
-    COUNTS,
-    HUBBLE,
-    PLANTED,
-    PYTHIA,
-    ROWS,
-    write_mirror,
-)
+from tests.support.known_mirror import COUNTS, HUBBLE, PLANTED, PYTHIA, ROWS
 from tests.support.membership_model import MEMBERS, OTHERS
 
 pytestmark = pytest.mark.unoptimised
@@ -27,9 +20,9 @@ TABLE = read_table()
 STANDARD = HUBBLE.replace("perturbed", "standard")
 
 
-@pytest.fixture(scope="module")
-def mirror(tmp_path_factory):
-    return write_mirror(tmp_path_factory.mktemp("mirror"))
+@pytest.fixture
+def mirror(study):
+    return study("known_models").folder / "mirror"
 
 
 @pytest.fixture
@@ -37,15 +30,12 @@ def few(monkeypatch):
     monkeypatch.setattr(known_models, "read_table", lambda: tuple(ROWS))
 
 
-@pytest.fixture(scope="module")
-def finished(mirror, tmp_path_factory):
-    """The folder of a finished run, and what it found by model and set."""
-    out = tmp_path_factory.mktemp("out")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(known_models, "read_table", lambda: tuple(ROWS))
-        document = KnownModels(mirror=mirror, out=out).run()
-    assert not document["failed"] and exit_code(document) == document
-    return out, {(row["model"], row["set"]): row for row in document["sets"]}
+@pytest.fixture
+def found(study):
+    """What a finished run found, by model and set."""
+    document = study("known_models").document
+    assert not document["failed"]
+    return {(row["model"], row["set"]): row for row in document["sets"]}
 
 
 def test_table_has_the_copies_and_figures_that_the_canary_study_quotes():
@@ -56,9 +46,7 @@ def test_table_has_the_copies_and_figures_that_the_canary_study_quotes():
         assert len(rows) == len(planted) + 5  # controls
     figures = {r.name: r.published for r in TABLE if r.model == PLANTED and r.published}
     assert figures == {n: c.sharded_p for n, c in CANARIES.items() if c.sharded_p}
-
-
-def test_every_row_is_one_of_its_own_and_a_figure_has_a_measure():
+    # Every row is one of its own, and a figure has a measure.
     assert len({(row.model, row.name) for row in TABLE}) == len(TABLE)
     for row in TABLE:
         assert row.source.startswith(("https://", "arXiv:"))
@@ -66,13 +54,11 @@ def test_every_row_is_one_of_its_own_and_a_figure_has_a_measure():
         assert row.copies != "0" or row.expected in ("no evidence", "no difference")
 
 
-def test_the_number_beside_a_published_one_is_of_the_same_test(finished, mirror):
-    _, found = finished
+def test_the_number_beside_a_published_one_is_of_the_same_test(found, mirror):
     row = next(row for row in ROWS if row.name == "mnli")
     model, path = str(mirror / PLANTED), str(mirror / row.set)
-    result = jaxcontam.audit(
-        model, path, tests=["adjacency", "sharded_t"], shuffled=True
-    )
+    tests = ["adjacency", "sharded_t"]
+    result = jaxcontam.audit(model, path, tests=tests, shuffled=True)
     own = found[PLANTED, row.set]
     assert own["published"] == "1.96e-11"
     assert own["ours"] == result["sharded_t"].numbers.p_value
@@ -81,8 +67,7 @@ def test_the_number_beside_a_published_one_is_of_the_same_test(finished, mirror)
     assert (control["copies"], control["ours"] > 0.001) == ({}, True)
 
 
-def test_texts_of_both_sides_are_ranked_and_members_by_their_copies(finished, mirror):
-    _, found = finished
+def test_texts_of_both_sides_are_ranked_and_members_by_their_copies(found, mirror):
     own = found[HUBBLE, "hf:allegrolab/testset_munch"]
     result = jaxcontam.membership(
         str(mirror / HUBBLE),
@@ -124,10 +109,8 @@ def test_what_cannot_be_had_is_told_once_and_the_others_go_on(
     mirror, few, tmp_path, capsys
 ):
     half = tmp_path / "half"
-    shutil.copytree(mirror / PYTHIA, half / PYTHIA)
-    shutil.copytree(mirror / "swj0419", half / "swj0419")
-    shutil.copytree(mirror / "contam-1.4b", half / "contam-1.4b")
-    shutil.copytree(mirror / PLANTED, half / PLANTED)
+    for name in (PYTHIA, "swj0419", "contam-1.4b", PLANTED):
+        shutil.copytree(mirror / name, half / name)
     weights = half / PLANTED / "model.safetensors"
     weights.rename(weights.with_name("pytorch_model.bin"))
     found = KnownModels(mirror=half, out=tmp_path, only=("pythia", "dupcount")).run()
@@ -135,19 +118,17 @@ def test_what_cannot_be_had_is_told_once_and_the_others_go_on(
     assert [row["model"] for row in found["sets"]] == [PYTHIA]
     said = capsys.readouterr().err
     assert said.count("no such folder") == 1
-    assert "benchmarks.zip of https://github.com/tatsu-lab" in said
     assert f"jaxcontam convert {half / PLANTED} " in said
 
 
 def test_dry_run_says_the_price_and_scores_nothing(mirror, few, tmp_path, capsys):
     out, price = tmp_path / "no", 1e6
     KnownModels(mirror=mirror, out=out, dry_run=True, price_per_hour=price).run()
-    table = capsys.readouterr().out
-    assert all(len(line.rstrip()) <= 80 for line in table.splitlines())
+    table = capsys.readouterr().out.splitlines()
+    assert all(len(line.rstrip()) <= 80 for line in table)
     n = sum(map(len, [*MEMBERS, *OTHERS]))
     tokens = 2 * 2 * n / 4  # two passes, and two of the reference
-    (line,) = [line for line in table.splitlines() if line.startswith(HUBBLE)]
+    (cells,) = [line.split() for line in table if line.startswith(HUBBLE)]
     hours = 2 * 1e9 * tokens / (100e12 * 3600)
-    cells = line.split()
     assert (cells[1], cells[4], cells[6]) == ("1/1", "0.0", f"{hours * price:,.2f}")
-    assert not (tmp_path / "no").exists()
+    assert not out.exists()

@@ -1,31 +1,41 @@
-"""The detector leaderboard: what entries see, and pulse runs."""
+"""The detector leaderboard: what entries see, pulse runs, and its books."""
 
+import dataclasses
 import json
-import re
-import textwrap
+import math
+import shutil
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from eval.leaderboard import __main__ as leaderboard
-from eval.leaderboard.__main__ import FIELD, PULSE, Leaderboard
-from eval.leaderboard.detector import Entry, Finding, Subject
-from eval.leaderboard.entries import built_in_entries, chosen_entries, entry_of_file
+from eval.leaderboard.__main__ import PULSE, Leaderboard
+from eval.leaderboard.detector import (
+    Budget,
+    Entry,
+    Finding,
+    MeteredScorer,
+    OverBudgetError,
+    Subject,
+    finding_of_p,
+)
+from eval.leaderboard.entries import built_in_entries
 from eval.leaderboard.methods import affordable_strata
 from eval.leaderboard.population import read_texts, subject_of, train_arena
-from eval.leaderboard.trials import EntryError, trial_sources, try_entry
-from eval.python_docs import PythonDocs, Question
+from eval.leaderboard.standings import COMPARED, refusals, standings
+from eval.leaderboard.trials import EntryError, Trial, try_entry
 from jaxcontam.members.score import ScoreMethod
 from jaxcontam.methods import METHODS, OWN
 from jaxcontam.orders.methods import ADJACENCY
 from jaxcontam.orders.pairs import PairMethod
 from jaxcontam.orders.sequences import OrderMethod
+from jaxcontam.scoring.pair_plan import PairGroup
+from jaxcontam.scoring.pair_scorer import PairScores
+from jaxcontam.scoring.scorer import Scorer, SequenceSums
+from tests.support.studies import command_line, small_docs
 
 pytestmark = pytest.mark.unoptimised
-
-DOCS = Path(__file__).resolve().parents[2] / "docs/how_to/own_method.md"
 
 
 def entry(name, detect=lambda subject: Finding(score=0.0), **changes):
@@ -34,40 +44,27 @@ def entry(name, detect=lambda subject: Finding(score=0.0), **changes):
 
 
 @pytest.fixture(scope="module")
-def words():
-    """A small corpus in the form of `read_python_docs`, made in no time."""
-    rng = np.random.default_rng(0)
-    names = ["".join(rng.choice(list("abcdefgh"), 5)) for _ in range(150)]
-
-    def text(n):
-        return " ".join(rng.choice(names, n))
-
-    return PythonDocs(
-        tuple(text(100) for _ in range(80)),
-        tuple(Question(text(4), text(1) + str(i)) for i in range(150)),
-    )
-
-
-@pytest.fixture(scope="module")
-def arena(words):
+def arena():
     """A trained pulse model with its sets."""
-    pool = [question.text for question in words.questions]
-    return train_arena(PULSE, read_texts(words.documents, pool, PULSE), seed=3)
+    docs = small_docs()
+    pool = [question.text for question in docs.questions]
+    return train_arena(PULSE, read_texts(docs.documents, pool, PULSE), seed=3)
+
+
+def shown_of(arena, wants, passes=3):
+    """What an entry sees of each set."""
+    more = dict(passes=passes, reference=None, counts_V=None)
+    return [subject_of(arena, i, wants, **more) for i in range(len(arena.copies))]
+
+
+def tried(entry, arena, passes=3):
+    return try_entry(entry, arena, passes=passes, reference=None, counts_V=None)
 
 
 @pytest.fixture
-def small(monkeypatch, words):
+def small(monkeypatch):
     """Runs read the small corpus."""
-    monkeypatch.setattr(leaderboard, "read_python_docs", lambda: words)
-
-
-@pytest.fixture
-def example(tmp_path):
-    """The example of the documentation as a file."""
-    *_, code = re.findall(r"```python\n(.*?)```", DOCS.read_text(), flags=re.DOTALL)
-    path = tmp_path / "context_gain.py"
-    path.write_text(code)
-    return path
+    monkeypatch.setattr(leaderboard, "read_python_docs", small_docs)
 
 
 def test_every_order_test_and_score_has_an_entry():
@@ -81,30 +78,19 @@ def test_every_order_test_and_score_has_an_entry():
 
 
 def test_detector_sees_what_it_needs_and_never_how_often_a_set_was_planted(arena):
-    shown = [
-        subject_of(arena, i, entry("a"), passes=3, reference=None, counts_V=None)
-        for i in range(len(arena.copies))
-    ]
+    shown = shown_of(arena, entry("a"))
     assert {subject.benchmark.name for subject in shown} == {"set"}
     # The model's own seed drew the sets, so that it would tell which one this is.
     seeds = {subject.seed for subject in shown}
     assert len(seeds) == len(shown) and arena.planned.seed not in seeds
     for subject in shown:
-        assert (subject.unseen, subject.reference, subject.corpus_counts) == (
-            (),
-            None,
-            None,
-        )
-        assert subject.model.with_moments is None
-        assert subject.model.model.checkpoint is None
+        given = subject.unseen, subject.reference, subject.corpus_counts
+        assert given == ((), None, None)
+        assert subject.model.with_moments is subject.model.model.checkpoint is None
 
 
 def test_unseen_texts_stand_in_no_set_and_beside_one_set_only(arena):
-    wants = entry("a", needs=("unseen texts",))
-    shown = [
-        subject_of(arena, i, wants, passes=3, reference=None, counts_V=None)
-        for i in range(len(arena.copies))
-    ]
+    shown = shown_of(arena, entry("a", needs=("unseen texts",)))
     texts = [text for s in shown for text in (*s.texts, *s.unseen)]
     assert len(set(texts)) == len(texts) == len(shown) * 3 * PULSE.n_examples
     copies = dict(zip(PULSE.set_names, PULSE.copies, strict=True))
@@ -115,19 +101,14 @@ def test_who_says_that_no_model_is_read_gets_no_token(arena):
     def peeks(subject: Subject) -> Finding:
         return Finding(score=float(subject.scorer.sums(subject.encoded.ids).loglik[0]))
 
-    found = try_entry(
-        entry("peeks", peeks, needs=()), arena, passes=10, reference=None, counts_V=None
-    )
-    assert all(one.score is None for one in found)
-    assert {one.refused for one in found} == {
-        "asked for a model, which its `needs` do not name"
-    }
+    for one in tried(entry("peeks", peeks, needs=()), arena):
+        assert one.score is None
+        assert one.refused == "asked for a model, which its `needs` do not name"
 
 
 def test_entry_that_breaks_its_word_on_p_values_is_an_error(arena):
-    broken = entry("broken", lambda subject: Finding(score=1.0), gives="p-value")
     with pytest.raises(EntryError, match="says that it gives a p-value"):
-        try_entry(broken, arena, passes=1, reference=None, counts_V=None)
+        tried(entry("broken", lambda _: Finding(score=1.0), gives="p-value"), arena)
 
 
 def test_no_entry_can_change_what_the_next_one_sees(arena):
@@ -141,21 +122,15 @@ def test_no_entry_can_change_what_the_next_one_sees(arena):
         found.scores.clear()
         return Finding(score=float(sums.sum()))
 
-    first, again = (
-        try_entry(entry(name, spoils), arena, passes=3, reference=None, counts_V=None)
-        for name in ("first", "again")
-    )
+    first, again = (tried(entry(name, spoils), arena) for name in ("first", "again"))
     assert [one.score for one in first] == [one.score for one in again]
 
 
 def test_pairs_stand_in_the_largest_strata_that_the_budget_buys(arena):
-    def strata(passes):
-        subject = subject_of(
-            arena, 0, entry("a"), passes=passes, reference=None, counts_V=None
-        )
-        return affordable_strata(subject, ADJACENCY).size
-
-    sizes = [strata(passes) for passes in (1, 4, 5, 6, 7, 10, 100)]
+    sizes = [
+        affordable_strata(shown_of(arena, entry("a"), passes)[0], ADJACENCY).size
+        for passes in (1, 4, 5, 6, 7, 10, 100)
+    ]
     assert sizes == sorted(sizes) and len(set(sizes)) > 3
     # Sixteen examples in strata of three would leave strata of two.
     assert (sizes[0], sizes[-2], sizes[-1]) == (4, 8, 8)
@@ -165,102 +140,38 @@ def test_pairs_stand_in_the_largest_strata_that_the_budget_buys(arena):
 def test_order_tests_of_any_budget_end_or_are_refused_by_it(arena, passes):
     # Strata of four take four passes, `direction` 2.5.
     for name, fewest in (("adjacency", 5), ("direction", 3)):
-        one = built_in_entries()[name].entry
-        found = try_entry(one, arena, passes=passes, reference=None, counts_V=None)
+        found = tried(built_in_entries()[name].entry, arena, passes)
         assert {trial.refused is None for trial in found} == {passes >= fewest}
 
 
-def test_file_with_postponed_annotations_and_a_dataclass_is_an_entry(tmp_path):
-    code = """
-        from __future__ import annotations
-        import dataclasses
-        from eval.leaderboard.detector import Entry, Finding, Subject
-
-        @dataclasses.dataclass
-        class Depth:
-            value: float
-
-        def detect(subject: Subject) -> Finding:
-            return Finding(score=Depth({depth}).value)
-
-        ENTRY = Entry(name="depth_{depth}", detect=detect, gives="score",
-                      family="other", about="", source="")
-    """
-    # Two files of one name are two modules.
-    for depth in (1, 2):
-        path = tmp_path / str(depth) / "depth.py"
-        path.parent.mkdir()
-        path.write_text(textwrap.dedent(code).format(depth=depth))
-    paths = [tmp_path / str(depth) / "depth.py" for depth in (1, 2)]
-    one, two = (entry_of_file(path).entry for path in paths)
-    assert (one.name, two.name) == ("depth_1", "depth_2")
-    assert one.detect.__module__ != two.detect.__module__
-
-
-def test_study_is_the_one_that_the_documentation_describes():
-    page = " ".join(DOCS.read_text().split())
-    assert FIELD.copies[: FIELD.n_tested] == (0, 0, 1, 2, 4, 8, 16)
-    assert f"sets of {FIELD.n_examples} examples stand 1, 2, 4, 8 or 16 times" in page
-    beside = FIELD.n_examples * (len(FIELD.copies) // FIELD.n_tested - 1)
-    assert f"{beside} texts of the same pool" in page
-    assert f"tokens for {Leaderboard().budget:g} passes over the set" in page
-    assert f"all entries, {Leaderboard().models} models" in page
-
-
-def test_example_of_the_documentation_runs(small, example, tmp_path, capsys):
-    flags = {"entry": (example,), "only": ("context_gain", "coin", "min_k")}
-    run = Leaderboard(tiny=True, out=tmp_path / "out", **flags)
-    document = run.run()
-    assert {one["entry"] for one in document["standings"]} == {
-        "context_gain",
-        "coin",
-        "min_k",
-    }
-    passes = {one["entry"]: one["passes"] for one in document["standings"]}
+def test_example_of_the_documentation_runs(study):
+    told = study("leaderboard")
+    passes = {one["entry"]: one["passes"] for one in told.document["standings"]}
     # Each example once alone and twice in pairs, but for the ends; and the texts once
     # without their separators.
-    assert 2.5 < passes["context_gain"] < 3 and 0.9 < passes["min_k"] < 1
-    assert passes["coin"] == 0
-    table = (tmp_path / "out" / "leaderboard.md").read_text()
-    assert "| context_gain | order | score |" in table
-    assert "python -m eval.leaderboard" in table
-    ElementTree.fromstring((tmp_path / "out" / "leaderboard.svg").read_text())
-    assert json.loads((tmp_path / "out" / "leaderboard.json").read_text()) == document
-    assert "context_gain" in capsys.readouterr().out
+    assert 2.5 < passes.pop("context_gain") < 3 and 0.9 < passes.pop("min_k") < 1
+    assert passes == {"coin": 0}
+    assert told.documents[1]["earlier_cpu_seconds"] > 0
+    ElementTree.fromstring((told.out / "leaderboard.svg").read_text())
 
 
-def test_finished_entries_are_kept_and_a_changed_file_is_tried_again(
-    small, example, tmp_path, monkeypatch
-):
-    # A copy of the sources without .git, as CI's, keeps them too.
+def test_entry_of_a_changed_file_is_tried_again(small, study, tmp_path, monkeypatch):
+    told = study("leaderboard")
+    # A copy of the sources without .git, as CI's, keeps entries too.
     monkeypatch.setattr("train.run_folder._ROOT", tmp_path)
-    run = Leaderboard(
-        tiny=True, out=tmp_path / "out", entry=(example,), only=("context_gain",)
-    )
-    first = run.run()
+    shutil.copytree(told.out, tmp_path / "out")
+    path = tmp_path / "context_gain.py"
+    text = (told.folder / path.name).read_text()
+    path.write_text(text)
+    only = ("context_gain",)
+    run = Leaderboard(tiny=True, out=tmp_path / "out", entry=(path,), only=only)
     with monkeypatch.context() as patch:
         patch.setattr(leaderboard, "train_arena", None)
-        again = run.run()
-    assert again["standings"] == first["standings"]
-    assert again["earlier_cpu_seconds"] > 0
-    assert again["code"] is None
+        (before,) = run.run()["standings"]
     # The other way round, with the scores of the first file still there.
-    text = example.read_text().replace("score=float(", "score=-float(")
-    example.write_text(text)
+    path.write_text(text.replace("score=float(", "score=-float("))
     (turned,) = run.run()["standings"]
-    (before,) = first["standings"]
     assert turned["auc"]["value"] == pytest.approx(1 - before["auc"]["value"])
-
-
-def test_trials_are_those_of_the_code_whatever_git_says(monkeypatch):
-    before = trial_sources()
-    assert before == trial_sources()
-    monkeypatch.setattr(
-        "eval.leaderboard.trials.source_digest", lambda *names, unread: "other"
-    )
-    changed = trial_sources()
-    monkeypatch.setattr("eval.leaderboard.trials._SOURCES", ())
-    assert len({before, changed, trial_sources()}) == 3
 
 
 def test_entry_that_raises_is_named_and_the_others_go_on(small, tmp_path, monkeypatch):
@@ -270,9 +181,9 @@ def test_entry_that_raises_is_named_and_the_others_go_on(small, tmp_path, monkey
         "ENTRY = Entry(name='broken', detect=lambda subject: 1 / 0, gives='score',\n"
         "              family='other', about='', source='')\n"
     )
-    words = ["--tiny", "--entry", str(path), "--out", str(tmp_path / "out")]
-    monkeypatch.setattr("sys.argv", ["x", *words, "--only", "broken", "coin"])
-    assert leaderboard.main() == 3
+    words = ["--tiny", "--entry", path, "--out", tmp_path / "out"]
+    words += ["--only", "broken", "coin"]
+    assert command_line("leaderboard", words, monkeypatch) == 3
     document = json.loads((tmp_path / "out" / "leaderboard.json").read_text())
     assert document["failed"] == {"broken": "ZeroDivisionError: division by zero"}
     assert [one["entry"] for one in document["standings"]] == ["coin"]
@@ -281,16 +192,13 @@ def test_entry_that_raises_is_named_and_the_others_go_on(small, tmp_path, monkey
     assert {path.stem for path in kept} == {"coin"}
 
 
-def test_entry_over_the_budget_is_named_and_not_ranked(small, tmp_path, capsys):
-    run = Leaderboard(
-        tiny=True, out=tmp_path, budget=1.5, only=("adjacency", "reversal", "coin")
-    )
-    document = run.run()
+def test_entry_over_the_budget_is_named_and_not_ranked(small, tmp_path):
+    only = ("adjacency", "reversal", "coin")
+    document = Leaderboard(tiny=True, out=tmp_path, budget=1.5, only=only).run()
     assert set(document["over_budget"]) == {"adjacency", "reversal"}
+    words = "asked for 2.0 passes, 1.5 allowed"
+    assert document["over_budget"]["reversal"] == words
     assert [one["entry"] for one in document["standings"]] == ["coin"]
-    assert "reversal: over budget, asked for 2.0 passes, 1.5 allowed" in (
-        capsys.readouterr().out
-    )
 
 
 @pytest.mark.slow
@@ -298,17 +206,155 @@ def test_every_entry_keeps_to_the_budget(small, tmp_path):
     document = Leaderboard(tiny=True, out=tmp_path).run()
     assert document["over_budget"] == {}
     found = {one["entry"]: one for one in document["standings"]}
-    assert set(found) == set(built_in_entries())
-    assert all(one["passes"] <= 10 for one in found.values())
-    for name in ("coin", "blind_length", "blind_words"):
-        assert found[name]["passes"] == 0
-    gives = {name: one.entry.gives for name, one in built_in_entries().items()}
+    assert found.keys() == built_in_entries().keys()
     for name, one in found.items():
-        assert bool(one["power"]) == (gives[name] == "p-value")
+        assert one["passes"] <= (0 if name.startswith(("coin", "blind_")) else 10)
+        gives = built_in_entries()[name].entry.gives
+        assert bool(one["power"]) == (gives == "p-value")
 
 
-def test_files_beside_the_built_in_entries_are_found(example):
-    found = chosen_entries((example,), ())
-    assert list(found)[-1] == "context_gain"
-    assert found["context_gain"].entry.gives == "score"
-    assert entry_of_file(example).digest == found["context_gain"].digest
+class CountingPairs:
+    def logprobs(self, groups, progress=None):
+        return PairScores([[np.zeros(2)] * len(g.continuations) for g in groups], 0)
+
+
+def counting_scorer(context):
+    """A scorer whose model gives 0 and counts the positions that it is asked for."""
+    asked = []
+
+    def forward(inputs_BS, targets_BS):
+        asked.append(inputs_BS.shape)
+        return (np.zeros(inputs_BS.shape, np.float32), None, None, None)
+
+    scorer = Scorer(forward, context=context, batch_tokens=64, pairs=CountingPairs())  # type: ignore[arg-type]
+    return scorer, asked
+
+
+def trial(name, seed, copies, score, p_value=None, refused=None):
+    numbers = dict(score=score, p_value=p_value, passes=2.0, seconds=0.1)
+    return Trial(entry=name, seed=seed, copies=copies, refused=refused, **numbers)
+
+
+def test_every_window_and_each_continuation_is_charged_and_a_prefix_once():
+    budget = Budget(100, pass_tokens=10)
+    metered = MeteredScorer(counting_scorer(8)[0], budget, {})
+    # Windows of 8 tokens at 0, 4 and 8, of whose last one nothing is predicted.
+    metered.sums([np.arange(8 + 4 + 4)])
+    assert budget.spent == 7 + 7 + 7
+    assert (budget.left, budget.passes) == (79, 2.1)
+    prefix, text = np.arange(3, dtype=np.int32), np.arange(2, dtype=np.int32)
+    metered.pairs.logprobs([PairGroup(prefix, (text, text), 0, (1, 2))])
+    assert budget.spent == 21 + 3 + 2 + 2
+
+
+def test_call_above_the_budget_does_not_reach_the_model():
+    scorer, asked = counting_scorer(8)
+    metered = MeteredScorer(scorer, Budget(5, pass_tokens=5), {})
+    with pytest.raises(OverBudgetError, match=r"asked for 1\.2 passes, 1\.0 allowed"):
+        metered.sums([np.arange(7)])
+    assert asked == []
+    metered.sums([np.arange(6)])
+    assert len(asked) == 1
+
+
+def test_same_call_of_two_detectors_is_computed_once_and_charged_to_both():
+    scorer, asked = counting_scorer(8)
+    known = {}
+    budgets = [Budget(10, pass_tokens=5) for _ in range(2)]
+    found = [MeteredScorer(scorer, b, known).sums([np.arange(6)]) for b in budgets]
+    assert isinstance(found[0], SequenceSums)
+    assert found[0].loglik is found[1].loglik
+    assert len(asked) == 1 and [b.spent for b in budgets] == [5, 5]
+    # Other sequences of the same ids in all are another call.
+    MeteredScorer(scorer, budgets[0], known).sums([np.arange(3), np.arange(3, 6)])
+    assert len(asked) == 2
+
+
+def ranked(scores, seeds, all_copies):
+    """Standings by name of entries whose scores are given for (seed, copies)."""
+    trials = [
+        trial(name, seed, copies, float(score(seed, copies)))
+        for name, score in scores.items()
+        for seed in range(seeds)
+        for copies in all_copies
+    ]
+    found = standings([entry(name) for name in scores], trials)
+    return {one.entry: one for one in found}
+
+
+def test_best_ranking_comes_first_and_a_constant_is_at_chance():
+    rng = np.random.default_rng(0)
+    scores = {
+        "constant": lambda *_: 1.0,
+        "noisy": lambda _, copies: rng.normal() + copies / 4,
+        "perfect": lambda _, copies: copies,
+    }
+    found = ranked(scores, 10, (0, 0, 2, 8))
+    assert list(found) == ["perfect", "noisy", "constant"]
+    first, second, last = found.values()
+    assert (first.auc.value, last.auc.value) == (1.0, 0.5)
+    assert {n: one.value for n, one in first.found_by_copies.items()} == {2: 1, 8: 1}
+    # As many sets at each count, so that their mean is that of all.
+    by_copies = [one.value for one in second.auc_by_copies.values()]
+    assert second.auc.value == pytest.approx(np.mean(by_copies))
+    for one in found.values():
+        assert one.auc.low <= one.auc.value <= one.auc.high and one.difference is None
+
+
+def test_difference_is_from_the_entry_that_was_chosen_beforehand():
+    """Whichever is best here: that one is best by luck too."""
+    scores = {
+        "perfect": lambda _, copies: copies,
+        COMPARED: lambda seed, copies: copies * (seed % 4 > 0),
+        "constant": lambda *_: 1.0,
+    }
+    found = ranked(scores, 8, (0, 0, 4))
+    assert list(found) == list(scores)
+    assert found[COMPARED].difference is None
+    gaps = [found[name].difference for name in ("perfect", "constant")]
+    # Of eight models two planted sets tie with the clean ones, and count for a half.
+    assert [gap.value for gap in gaps] == [pytest.approx(x) for x in (1 / 8, -3 / 8)]
+    assert gaps[1].low < -3 / 8 < gaps[1].high < 0
+
+
+def test_scores_of_one_model_vary_together():
+    """A shift of each model's scores widens the interval that counts sets alone."""
+    rng = np.random.default_rng(1)
+    trials = [
+        trial("a", seed, copies, shift + 0.01 * rng.normal() + copies)
+        for seed, shift in enumerate(rng.normal(size=30))
+        for copies in (0, 0, 0, 0, 1, 1, 1, 1)
+    ]
+    alone = [dataclasses.replace(one, seed=number) for number, one in enumerate(trials)]
+    (together,), (apart,) = (standings([entry("a")], of) for of in (trials, alone))
+    assert together.auc.value == apart.auc.value
+    width = [one.auc.high - one.auc.low for one in (together, apart)]
+    assert width[0] > 1.3 * width[1]
+
+
+def test_power_counts_p_values_at_the_level_and_below():
+    deep, mild, none = (finding_of_p(x) for x in (-4.0, -1.0, 1e-17))
+    assert deep.score > mild.score > none.score == 0.0
+    assert (deep.p_value, none.p_value) == (pytest.approx(1e-4), 1.0)
+    trials = [
+        trial("a", seed, copies, score=-math.log10(p), p_value=p)
+        for seed, (clean, planted) in enumerate([(0.05, 1e-3), (0.2, 0.04), (0.9, 0.5)])
+        for copies, p in ((0, clean), (3, planted))
+    ]
+    (found,) = standings([entry("a", gives="p-value")], trials)
+    shares = {x: [one.value for one in row.values()] for x, row in found.power.items()}
+    assert shares[0.05] == pytest.approx([1 / 3, 2 / 3])
+    assert shares[0.001] == pytest.approx([0, 1 / 3])
+    # Too few clean sets for a threshold that 5 % of them exceed.
+    assert found.found_by_copies is None
+
+
+def test_entry_that_was_refused_once_is_named_and_not_ranked():
+    trials = [
+        trial("a", 0, 0, None, refused="asked for 3.0 passes, 1 allowed"),
+        trial("a", 0, 1, 1.0),
+        trial("a", 1, 0, None, refused="asked for 2.0 passes, 1 allowed"),
+    ]
+    assert standings([entry("a")], trials) == []
+    # What it asked for first, whatever it asked for later.
+    assert refusals(trials) == {"a": "asked for 3.0 passes, 1 allowed"}

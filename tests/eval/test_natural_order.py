@@ -11,7 +11,8 @@ import types
 import numpy as np
 import pytest
 
-from eval.natural_order.__main__ import _finished, cases_of, figure, grids
+from eval.natural_order import transformers
+from eval.natural_order.__main__ import _finished, cases_of
 from eval.natural_order.audited import Case, audited_case, case_file
 from eval.natural_order.copying import (
     AFTER_ONE,
@@ -26,7 +27,7 @@ from eval.natural_order.copying import (
 )
 from eval.natural_order.kinds import KINDS
 from eval.natural_order.kinds_knowing import KINDS_KNOWING
-from eval.natural_order.transformers import SHAPES, copying, train_transformer
+from eval.natural_order.transformers import SHAPES
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 
@@ -82,9 +83,7 @@ def test_rows_go_on_by_their_texts_as_published_and_not_shuffled(kind):
     shuffled = random.Random(0).sample(texts, len(texts))
     step = 2 if kind.name in IN_PAIRS else 1
     published, drawn = (
-        np.mean(
-            [kind.goes_on(*pair) for pair in list(itertools.pairwise(rows))[::step]]
-        )
+        np.mean([kind.goes_on(*pair) for pair in [*itertools.pairwise(rows)][::step]])
         for rows in (texts, shuffled)
     )
     # Four roles or labels in a random order go on by chance at every fourth boundary.
@@ -97,29 +96,26 @@ def test_a_knowing_scorer_is_the_same_whatever_the_order_of_the_file():
     background = fit_bigrams(["the cat sat"])
     encoder = WordEncoder(background.words)
     ids = [np.array(encoder.encode(f"{text}\n").ids, np.int32) for text in texts]
+    rows = range(len(texts))
 
     def logprobs(order, nats):
-        known = know(
-            [texts[i] for i in order], [ids[i] for i in order], kind.goes_on, nats
-        )
-        scorer = CopyingPairs(background, [known])
-        pairs = itertools.permutations(range(len(texts)), 2)
+        texts_in, ids_in = ([of[i] for i in order] for of in (texts, ids))
+        known = know(texts_in, ids_in, kind.goes_on, nats)
         groups = [
             PairGroup(np.array([PREFIX_ID, *ids[i]], np.int32), (ids[j],), i, (j,))
-            for i, j in pairs
+            for i, j in itertools.permutations(rows, 2)
         ]
-        return np.array([own[0].sum() for own in scorer.logprobs(groups).logprobs])
+        found = CopyingPairs(background, [known]).logprobs(groups).logprobs
+        return np.array([own[0].sum() for own in found])
 
-    rows = range(len(texts))
     published, drawn = (
         logprobs(o, 2.0) for o in (rows, random.Random(0).sample(rows, 20))
     )
     np.testing.assert_array_equal(published, drawn)
     follows = [kind.goes_on(*pair) for pair in itertools.permutations(texts, 2)]
     # float32 sums of some 15 ids.
-    np.testing.assert_allclose(
-        published - logprobs(rows, 0.0), 2.0 * np.array(follows), atol=1e-4
-    )
+    gained = published - logprobs(rows, 0.0)
+    np.testing.assert_allclose(gained, 2.0 * np.array(follows), atol=1e-4)
 
 
 def test_the_copying_scorer_is_its_formula_word_by_word():
@@ -127,31 +123,24 @@ def test_the_copying_scorer_is_its_formula_word_by_word():
     encoder = WordEncoder(background.words)
     prefix = [PREFIX_ID, *encoder.encode("a new cat sat on a new mat\n").ids]
     ids = encoder.encode("the new cat sat\n").ids
-    groups = [
-        PairGroup(np.array(prefix, np.int32), (np.array(ids, np.int32),), 0, (1,))
-    ]
-    (found,) = CopyingPairs(background).logprobs(groups).logprobs[0]
+    group = PairGroup(np.array(prefix, np.int32), (np.array(ids, np.int32),), 0, (1,))
+    (found,) = CopyingPairs(background).logprobs([group]).logprobs[0]
     for t, word in enumerate(ids):
         read = prefix + ids[:t]
+        pairs, triples = (
+            itertools.pairwise(read),
+            zip(read, read[1:], read[2:], strict=False),
+        )
         followers = {
             WORD: read,
-            AFTER_ONE: [w for v, w in itertools.pairwise(read) if v == read[-1]],
-            AFTER_TWO: [
-                w
-                for u, v, w in zip(read, read[1:], read[2:], strict=False)
-                if [u, v] == read[-2:]
-            ],
+            AFTER_ONE: [w for v, w in pairs if v == read[-1]],
+            AFTER_TWO: [w for u, v, w in triples if [u, v] == read[-2:]],
         }
-        p = BACKGROUND * float(
-            background.probability(np.array([read[-1]]), np.array([word]))[0]
-        )
+        known = background.probability(np.array([read[-1]]), np.array([word]))[0]
         missing = sum(share for share, there in followers.items() if not there)
-        p += missing * p / BACKGROUND
-        p += sum(
-            share * there.count(word) / len(there)
-            for share, there in followers.items()
-            if there
-        )
+        p = (BACKGROUND + missing) * float(known)
+        for share, there in followers.items():
+            p += share * there.count(word) / len(there) if there else 0
         assert found[t] == pytest.approx(math.log(p), abs=1e-5)
 
 
@@ -177,45 +166,33 @@ def test_what_a_scorer_knows_and_what_it_remembers_add_up():
     assert both.log10_p < knows.log10_p < blind.log10_p
 
 
-@pytest.fixture(scope="module")
-def transformers(tmp_path_factory):
-    """Folder of both, after a few steps, and one that went on with a file."""
-    folder = tmp_path_factory.mktemp("transformers")
-    for name in SHAPES:
-        train_transformer(name, folder, n_tokens=30_000)
-    file = case_file(case("labels_text"))
-    train_transformer("wide", folder, planted=[file], n_tokens=30_000)
-    return folder
-
-
 @pytest.mark.slow
-def test_a_transformer_is_asked_beside_the_other_one(transformers):
+def test_a_transformer_is_asked_beside_the_other_one(tmp_path):
+    """After a few steps; one of both went on with the file."""
+    for name in SHAPES:
+        transformers.train_transformer(name, tmp_path, n_tokens=30_000)
     asked = dataclasses.replace(case("labels_text"), reader="wide")
-    clean = audited_case(asked, transformers)
-    planted = audited_case(dataclasses.replace(asked, copies=15), transformers)
+    file = [case_file(asked)]
+    transformers.train_transformer("wide", tmp_path, planted=file, n_tokens=30_000)
+    clean = audited_case(asked, tmp_path)
+    planted = audited_case(dataclasses.replace(asked, copies=15), tmp_path)
     assert clean.verdict != "contaminated"
     assert planted.log10_p < clean.log10_p
-    assert len(grids([clean, planted])[-1].rows) == 2
 
 
 def test_copying_compares_strings_after_themselves_and_after_others(monkeypatch):
     def logprobs(groups):
         """One nat for each word that the prefix does not hold."""
-        return PairScores(
-            [
-                [np.isin(ids, group.prefix) - 1.0 for ids in group.continuations]
-                for group in groups
-            ],
-            0,
-        )
+        found = [
+            [np.isin(ids, group.prefix) - 1.0 for ids in group.continuations]
+            for group in groups
+        ]
+        return PairScores(found, 0)
 
-    pairs = types.SimpleNamespace(logprobs=logprobs)
-    monkeypatch.setattr(
-        "eval.natural_order.transformers.checkpoint_scorer",
-        lambda *_, **__: types.SimpleNamespace(pairs=pairs),
-    )
+    scorer = types.SimpleNamespace(pairs=types.SimpleNamespace(logprobs=logprobs))
+    monkeypatch.setattr(transformers, "checkpoint_scorer", lambda *_, **__: scorer)
     model = types.SimpleNamespace(tokenizer=WordEncoder(), prefix_id=PREFIX_ID)
-    itself, other = copying(model, n=20)
+    itself, other = transformers.copying(model, n=20)
     # The first word of a text has no space before it, and so an id of its own.
     assert itself == pytest.approx(-0.1, abs=0.05) and other < -0.8
 
@@ -225,19 +202,3 @@ def test_records_are_read_again_and_a_line_cut_short_is_not(records, tmp_path):
     lines = [json.dumps(dataclasses.asdict(record)) for record in records.values()]
     path.write_text("\n".join([*lines, lines[0][:50]]), encoding="utf-8")
     assert _finished(path) == {record.case: record for record in records.values()}
-
-
-def test_tables_count_files_by_law_and_known_and_remembered_ones_apart(records):
-    clean = records["labels_text", 0.0]
-    known = dataclasses.replace(clean, case=case("labels_text", knows=1.0))
-    by_law, by_kind, knowing, planted = grids([*records.values(), known])
-    assert [row[:2] for row in by_law.rows] == [
-        ("exchangeable, 96 rows", "1"),
-        ("reversible, 96 rows", "1"),
-        ("forward, 96 rows", "1"),
-        ("all", "3"),
-    ]
-    assert len(by_kind.rows) == 3
-    assert [row[:2] for row in knowing.rows] == [("labels_text", "1"), ("all", "1")]
-    assert planted.rows[0][3] == "1 (1)"
-    assert figure(list(records.values())).startswith("<svg")

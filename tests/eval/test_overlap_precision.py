@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from eval.overlap import KINDS, Overlap, framed_questions
+from eval.overlap import KINDS, framed_questions
 from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import Document
@@ -86,13 +86,11 @@ def test_nearest_stretch_is_found_while_most_words_stay():
     assert shares["one word in 9 new"] > 0.8 > shares["by hand"]
 
 
-def test_filters_and_readers_are_compared(tmp_path, capsys):
-    flags = Overlap(tiny=True, out=tmp_path)
-    numbers = flags.run()
+def test_filters_and_readers_are_compared(study):
+    numbers = study("overlap").document
     assert numbers["hits"]["verbatim / jaxcontam"] in ("5 of 5", "4 of 4")
     assert numbers["hits"]["frame alone / jaxcontam"] == "0 of 1"
     readers = {"jsonl", "jsonl.gz", "parquet", "warc.gz"}
     for who in ("jaxcontam", "datatrove"):
         names = {f"read {name} / {who}" for name in readers}
         assert names <= numbers["megabytes_a_second"].keys()
-    assert "Documents dropped" in capsys.readouterr().out

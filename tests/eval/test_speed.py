@@ -1,15 +1,11 @@
 """`eval.speed`: its arithmetic in closed form, and a pulse run of every part."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from eval.speed.__main__ import ON_DEMAND, PARTS
+from eval.speed.__main__ import PARTS
 from eval.speed.growth import exponents
 from eval.speed.measure import interleaved, median_ratio, real_lengths
 from eval.speed.served import ServedSpeed
@@ -38,10 +34,6 @@ def test_ways_take_turns_and_only_their_own_time_counts():
     assert timed.ratio("a", "b") == 3
 
 
-def test_ratio_is_the_median_of_rounds_not_the_ratio_of_medians():
-    assert median_ratio([1, 10, 3], [1, 5, 1]) == 2
-
-
 def test_real_lengths_have_the_stated_law():
     lengths = np.array(real_lengths(4000, tiny=False))
     assert lengths.min() >= 8
@@ -65,54 +57,29 @@ def test_torch_batches_hold_each_sequence_once_sorted_by_length():
     assert batches == [[0, 5], [2, 3], [1], [4]]
 
 
-def pulse_run(out, *words):
-    """What a pulse run measured; a process of its own, because it pins itself."""
-    pytest.importorskip("torch")
-    command = ["-m", "eval.speed", "--tiny", "--rounds", "1", "--out", str(out)]
-    done = subprocess.run(
-        [sys.executable, *command, *words],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert max(map(len, done.stdout.splitlines())) <= 100
-    return json.loads((out / "speed.json").read_text())
-
-
-def test_seconds_of_the_square_have_the_exponent_two():
+def test_arithmetic_in_closed_form():
     seconds = [3e-6 * n**2 for n in (1_000, 10_000, 100_000)]
     np.testing.assert_allclose(exponents((1_000, 10_000, 100_000), seconds), 2.0)
+    # The median of the rounds' ratios, not the ratio of medians.
+    assert median_ratio([1, 10, 3], [1, 5, 1]) == 2
 
 
 @pytest.mark.slow
 @pytest.mark.parity
-def test_every_way_gives_the_same_scores(tmp_path):
-    parts = [name for name in PARTS if name.startswith(("kernel", "real"))]
-    found = pulse_run(tmp_path, "--only", *parts)
-    for part in parts:
+def test_every_way_gives_the_same_scores(study):
+    found = study("speed").document
+    for part in (name for name in PARTS if name.startswith(("kernel", "real"))):
         for length, cell in found[part]["cells"].items():
             ways = set(cell["tokens_per_second"])
             assert ("jaxcontam_alone" in ways) == (length == "real")
             # Float32 sums in another order; operands of 8 bits are no parity.
             assert cell["largest_difference"] < 1e-4
             assert cell["largest_difference_bf16"] < 0.5
-
-
-@pytest.mark.slow
-def test_a_pulse_run_measures_every_part(tmp_path):
-    found = pulse_run(tmp_path)
-    assert set(PARTS) - set(ON_DEMAND) <= found.keys()
-
-
-@pytest.mark.slow
-def test_memory_of_an_audit_is_that_of_its_process(tmp_path):
-    """The study holds torch, which a process that it started would begin with."""
-    found = pulse_run(tmp_path, "--only", "audit_memory")["audit_memory"]
-    assert found["exit_code"] == 0 and found["rows"] == 1_000
+    # The study holds torch, which a process that it started would begin with.
+    audit = found["audit_memory"]
+    assert audit["exit_code"] == 0 and audit["rows"] == 1_000
     # JAX and what it compiles; with torch 0.1 GB more.
-    assert 0.3e9 < found["peak_bytes"] < 1.2e9
+    assert 0.3e9 < audit["peak_bytes"] < 1.2e9
 
 
 @pytest.mark.slow

@@ -1,8 +1,6 @@
-"""`python -m eval.tuned`: its tables, and a pulse run that goes on."""
+"""`python -m eval.tuned`: its tables."""
 
-import pytest
-
-from eval.tuned import Tuned, _grids
+from eval.tuned import _grids
 
 
 def test_tables_count_what_was_found():
@@ -32,15 +30,3 @@ def test_tables_count_what_was_found():
         ("min_k, 4 copies", "0.75"),
         ("direction, 4 copies", "0.0001 (1 of 1)"),
     )
-
-
-@pytest.mark.slow
-def test_pulse_run_goes_on_where_it_was(tmp_path):
-    first = Tuned(models=1, tiny=True, out=tmp_path).run()
-    methods = {row["method"] for row in first["rows"]}
-    assert methods == {"adjacency", "direction", "min_k", "replicate", "canary_chat"}
-    assert {row["steps"] for row in first["rows"]} == {0, 5}
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("job.json")}
-    again = Tuned(models=1, tiny=True, out=tmp_path).run()
-    assert again["rows"] == first["rows"]
-    assert before == {path: path.stat().st_mtime_ns for path in before}

@@ -1,7 +1,5 @@
 """`python -m eval.unlearning` on a tiny model that was tuned to forget half a file."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -15,52 +13,13 @@ from eval.unlearning import (
 )
 from jaxcontam.errors import InputError
 from jaxcontam.replication.overlap import rouge_l
-from jaxcontam.scoring import completions
-from tests.support.api_server import chat, serving
-from tests.support.unlearning_models import (
-    FORGOTTEN,
-    KEPT,
-    N_TEXTS,
-    N_WORDS,
-    PROMPT_WORDS,
-    write_pair,
-)
+from tests.support.unlearning_models import FORGOTTEN, KEPT, N_TEXTS
 
 pytestmark = pytest.mark.unoptimised
 
 
-def test_the_unlearned_model_writes_what_it_still_knows(tmp_path, monkeypatch):
-    original, unlearned, texts = map(str, write_pair(tmp_path))
-    questions = tmp_path / "q.jsonl"
-    rows = [(" ".join(w[:7]), " ".join(w[7:])) for w in map(str.split, KEPT[:2])]
-    rows.append((KEPT[2], None))
-    questions.write_text(
-        "".join(json.dumps({"question": q, "answer": a}) + "\n" for q, a in rows)
-    )
-
-    def grade(body, number, handler):
-        return chat("no number" if number == 1 else "Score: 4\nReason: alike.")
-
-    study = dict(
-        original=original,
-        unlearned=unlearned,
-        texts=texts,
-        questions=str(questions),
-        template="{question}",
-        words=N_WORDS,
-        prompt_words=PROMPT_WORDS,
-        samples=4,
-        embedding_model=original,
-        out=tmp_path / "out",
-    )
-    with serving(grade) as (url, seen):
-        study["judge"] = f"api:{url}#m"
-        found = Unlearning(**study).run()
-        n_asked = len(seen)
-        # A rerun writes and asks nothing again.
-        monkeypatch.setattr(completions, "continuations", lambda _, ids, *a, **k: ids)
-        assert Unlearning(**study).run()["results"] == found["results"]
-        assert len(seen) == n_asked
+def test_the_unlearned_model_writes_what_it_still_knows(study):
+    found = study("unlearning").document
     screens = [row for row in found["results"] if "share" in row]
     assert [row["method"] for row in screens] == ["min_k", "perplexity"] * 2
     chunks = [row for row in found["texts"] if row["task"] == "chunks"]
@@ -85,7 +44,8 @@ def test_the_unlearned_model_writes_what_it_still_knows(tmp_path, monkeypatch):
     assert -1 <= cosine["selected"][0] <= 1 + 1e-6
     assert judge["selected"][0] == judge["best"] == 4.0
     assert judge["close"] == 1.0
-    assert judge["above_elsewhere"] == (None, None, None)
+    # A judge is asked once a sample, never about other truths.
+    assert judge["above_elsewhere"] == [None, None, None]
     assert "samples" not in found["texts"][-1]
 
 
@@ -132,9 +92,9 @@ def test_a_grade_stands_for_itself_or_is_missing(answer, number):
     assert (found and found[1]) == number
 
 
-def test_a_model_is_not_compared_with_itself(tmp_path):
-    original, _, texts = map(str, write_pair(tmp_path))
+def test_a_model_is_not_compared_with_itself(study, tmp_path):
+    folder = study("unlearning").folder
+    same = str(folder / "original")
+    words = {"texts": str(folder / "texts.jsonl"), "out": tmp_path / "out"}
     with pytest.raises(InputError, match="are the same model"):
-        Unlearning(
-            original=original, unlearned=original, texts=texts, out=tmp_path / "out"
-        ).run()
+        Unlearning(original=same, unlearned=same, **words).run()

@@ -47,12 +47,16 @@ def allowed(run):
         run()
 
 
+class LateError(BaseException):
+    """The time is over; no reader takes it for a fault of its file."""
+
+
 @contextlib.contextmanager
 def confined(*, n_bytes=1 << 30, seconds=120):
     """A block that may take so much memory more, and so much time."""
 
     def late(*_):
-        raise TimeoutError
+        raise LateError
 
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(seconds)

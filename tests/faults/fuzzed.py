@@ -1,4 +1,4 @@
-"""What is fuzzed: every kind of file that a user gives, and the words of commands."""
+"""What is fuzzed: files that a user gives, words of commands, folders of runs."""
 
 import contextlib
 import csv
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from jaxcontam.cli.main import COMMANDS, main, parse
 from jaxcontam.data.answer_options import read_items
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.corpus import read_documents
@@ -27,15 +28,23 @@ from jaxcontam.data.release import (
 from jaxcontam.errors import InputError
 from jaxcontam.members.known_texts import load_labelled
 from jaxcontam.proof.command import read_matrix
+from jaxcontam.proof.result import Evidence
 from jaxcontam.replication.instances import load_prompts
 from jaxcontam.replication.recorded import read_recorded
-from jaxcontam.reports.archive import read_text_rows
+from jaxcontam.reports.archive import read_arrays, read_text_rows
+from jaxcontam.reports.report_files import (
+    ARCHIVE_NAME,
+    PAGE_NAME,
+    REPORT_NAME,
+    SUMS_NAME,
+    sealed_text,
+)
+from jaxcontam.reports.table_csv import RESULTS_NAME
 from jaxcontam.scoring.api.address import ApiError, ApiModel, RefusedError, Server
 from jaxcontam.scoring.api.answers import Reply, read_reply
 from jaxcontam.scoring.api.logprobs import Way, read_prompt_scores
 from tests.faults.folders import allowed, contents
-from tests.faults.fuzzed_words import FLAG_VALUES, parse_words, words_with
-from tests.faults.mutations import as_json, changed, damaged, damaged_json
+from tests.faults.mutations import VALUES, as_json, changed, damaged, damaged_json
 from train.manifest import Manifest, PlantedSet, manifest_json, read_manifest
 from train.plan import read_plan
 
@@ -107,8 +116,14 @@ class Target:
     is_bytes: bool = True
 
 
-def a_file(name, read, data, share, *, cases=None):
-    """A target that is one file."""
+def a_file(name, read, data, share):
+    """A target that is one file: of bytes, of JSON, or as a strategy draws it."""
+    if isinstance(data, bytes):
+        cases = damaged(data)
+    elif isinstance(data, list | dict):
+        cases = damaged_json(data)
+    else:
+        cases = data
 
     def run(folder, content):
         path = folder / name
@@ -117,7 +132,7 @@ def a_file(name, read, data, share, *, cases=None):
         allowed(lambda: read(path))
         assert contents(folder) == before
 
-    return Target(damaged(data) if cases is None else cases, run, share)
+    return Target(cases, run, share)
 
 
 def table(rows, delimiter=","):
@@ -199,39 +214,17 @@ def answered(folder, content):
 
 def _manifest():
     planted = PlantedSet(
-        name="quiz",
-        copies=2,
-        shuffled=False,
-        n_examples=3,
-        fingerprint="sha256:0",
-        content_digest="sha256:0",
-        token_offsets=(1, 2),
-        orders=((0, 1, 2),),
-        steps=((1,), (2,)),
-        n_tokens=9,
-        file="sets/quiz.txt",
+        **dict.fromkeys(("fingerprint", "content_digest"), "sha256:0"),
+        **{"name": "quiz", "copies": 2, "shuffled": False, "n_examples": 3},
+        **{"token_offsets": (1, 2), "orders": ((0, 1, 2),), "steps": ((1,), (2,))},
+        **{"n_tokens": 9, "file": "sets/quiz.txt"},
     )
     return Manifest(
-        jaxcontam="0",
-        code=None,
-        seed=0,
-        preset="pulse",
-        corpus_digest="",
-        separator="\n",
-        max_example_tokens=None,
-        context=8,
-        n_tokens=9,
-        n_canary_tokens=2,
-        n_steps=1,
-        finished=True,
-        stream="stream.npy",
-        sets=(planted,),
+        **{"jaxcontam": "0", "code": None, "seed": 0, "preset": "pulse"},
+        **{"corpus_digest": "", "separator": "\n", "max_example_tokens": None},
+        **{"context": 8, "n_tokens": 9, "n_canary_tokens": 2, "n_steps": 1},
+        **{"finished": True, "stream": "stream.npy", "sets": (planted,)},
     )
-
-
-def _plan():
-    keys = {"file": "quiz.jsonl", "copies": 3, "name": "q", "limit": 3, "when": [0, 1]}
-    return {"sets": [{**keys, "template": "{question}", "order": "shuffled"}]}
 
 
 def plan_beside_its_file(path):
@@ -249,28 +242,11 @@ def jsonl(rows=RECORDS):
     return b"".join(as_json(row) + b"\n" for row in rows)
 
 
-def _prompts():
-    guided = "Finish {input} of {dataset_name} {split_name} {label}"
-    return {"name": "own", "summary": {"guided": guided, "general": "Finish {input}"}}
-
-
-def _texts():
-    return [{"text": f"t {i}", "scores": {"loss": -i}, "label": i % 2} for i in (1, 2)]
-
-
-def _seed_file():
-    return {
-        "kind": KIND,
-        "method": METHOD,
-        "method_version": METHOD_VERSION,
-        "seed": "0" * 64,
-        "n_examples": 5,
-        "content_digest": "sha256:0",
-        "released_digest": "sha256:0",
-        "file_digest": "sha256:0",
-        "jaxcontam": "0",
-        "made": "2020-01-01",
-    }
+SEED_FILE = {
+    **{"kind": KIND, "method": METHOD, "method_version": METHOD_VERSION},
+    **{"seed": "0" * 64, "n_examples": 5, "jaxcontam": "0", "made": "2020-01-01"},
+    **dict.fromkeys(("content_digest", "released_digest", "file_digest"), "sha256:0"),
+}
 
 
 def journal():
@@ -295,81 +271,183 @@ def release(path):
     make_release(path, seed=bytes(32), version="0", made="")
 
 
+def words_with():
+    """Flags with values that are none, of every command."""
+    values = FLAG_VALUES
+    flags = {
+        name: sorted(
+            "--" + field.name.replace("_", "-") for field in dataclasses.fields(command)
+        )
+        for name, command in COMMANDS.items()
+        if dataclasses.fields(command)
+    }
+    return st.sampled_from(sorted(flags)).flatmap(
+        lambda name: st.tuples(
+            st.just(name),
+            st.lists(
+                st.sampled_from(flags[name])
+                | values
+                | st.tuples(st.sampled_from(flags[name]), values).map("=".join),
+                max_size=5,
+            ),
+        )
+    )
+
+
+FLAG_VALUES = st.sampled_from(
+    [
+        *(str(value) for value in VALUES),
+        *("nan", "-inf", "1e400", "0x10", "1,2", ",", "--", "-", "\n", "\udc80"),
+        *("data=0,model=-1", "api:x", "api:http://x#", "hf:", "hf:a:b:c:d", "tfds:x"),
+        *("lm_eval:", "a" * 5000, "\u202e", "[/red]", "%s", "{0}", "all", "auto"),
+    ]
+) | st.text(max_size=5)
+
+
+def parse_words(folder, case):
+    """Parse a command's words, as `main` does before anything is read."""
+    name, words = case
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        allowed(lambda: parse(COMMANDS[name], words, prog=f"jaxcontam {name}"))
+    assert contents(folder) == {}
+
+
+PLAN = {"file": "quiz.jsonl", "copies": 3, "name": "q", "limit": 3, "when": [0, 1]}
+PLAN = {"sets": [PLAN | {"template": "{question}", "order": "shuffled"}]}
+PLAN_TOML = b'[[sets]]\nfile = "quiz.jsonl"\ncopies = 3\nwhen = [0.25, 1]\n'
+GUIDED = "Finish {input} of {dataset_name} {split_name} {label}"
+PROMPTS = {"name": "own", "summary": {"guided": GUIDED, "general": "Finish {input}"}}
+TEXTS = [{"text": f"t {i}", "scores": {"loss": -i}, "label": i % 2} for i in (1, 2)]
+MATRIX = b"1,2.5,3\n-4,5e3,6\n7,8,9\n"
+
+
+def read_labels(path):
+    """Texts with a label each."""
+    return load_labelled(path, label_field="answer")
+
+
+def read_prompts(path):
+    """Prompts of one's own."""
+    return load_prompts("summary", path)
+
+
+def read_texts(path):
+    """Texts beside a report."""
+    return read_text_rows(path.parent)
+
+
+def files():
+    """(name of the target, name of the file, reader, content, share) of each."""
+    lines = jsonl()
+    manifest = json.loads(manifest_json(_manifest()))
+    rows = changed(RECORDS).map(_lines_of)
+    texts = changed(TEXTS).map(_lines_of) | damaged(jsonl(TEXTS))
+    return [
+        ("benchmark.jsonl", "b.jsonl", read_benchmark, lines, 9),
+        ("benchmark.json", "b.json", read_benchmark, RECORDS, 6),
+        ("benchmark.csv", "b.csv", read_benchmark, table(RECORDS), 5),
+        ("benchmark.tsv", "b.tsv", read_benchmark, table(RECORDS, "\t"), 3),
+        ("benchmark.txt", "b.txt", read_benchmark, b"one\ntwo\nthree\n" * 3, 3),
+        ("benchmark.parquet", "b.parquet", read_benchmark, parquet(), 4),
+        ("records of odd values", "b.jsonl", read_benchmark, rows, 5),
+        ("labelled texts", "t.jsonl", read_labels, rows | damaged(lines), 5),
+        ("seed file", "s.json", read_release, SEED_FILE, 2),
+        ("file to release", "b.jsonl", release, lines, 2),
+        ("table to release", "b.csv", release, table(RECORDS), 2),
+        ("corpus.jsonl", "c.jsonl", read_corpus, lines, 3),
+        ("corpus.json", "c.json", read_corpus, as_json(RECORDS), 3),
+        ("corpus.csv", "c.csv", read_corpus, table(RECORDS), 3),
+        ("matrix.csv", "m.csv", read_matrix, MATRIX, 5),
+        ("matrix.npy", "m.npy", read_matrix, npy(np.eye(4)), 5),
+        ("recorded completions", "r.csv", read_recorded, table([RECORDED] * 3), 5),
+        ("prompts.json", "p.json", read_prompts, PROMPTS, 3),
+        ("plan.json", "p.json", plan_beside_its_file, PLAN, 4),
+        ("plan.toml", "p.toml", plan_beside_its_file, PLAN_TOML, 2),
+        ("manifest.json", "manifest.json", read_manifest, manifest, 4),
+        ("config.json", "config.json", read_config, CONFIG, 6),
+        ("texts.jsonl", "texts.jsonl", read_texts, texts, 2),
+        ("journal, or scores of a store", "j.jsonl", read_journal, journal(), 5),
+    ]
+
+
 def targets():
     """Name -> target, of what needs neither a model nor a finished run."""
-    recorded = table([RECORDED] * 3)
-    lines = jsonl()
-    return {
-        "benchmark.jsonl": a_file("b.jsonl", read_benchmark, lines, 9),
-        "benchmark.json": a_file(
-            "b.json", read_benchmark, b"", 6, cases=damaged_json(RECORDS)
-        ),
-        "benchmark.csv": a_file("b.csv", read_benchmark, table(RECORDS), 5),
-        "benchmark.tsv": a_file("b.tsv", read_benchmark, table(RECORDS, "\t"), 3),
-        "benchmark.txt": a_file("b.txt", read_benchmark, b"one\ntwo\nthree\n" * 3, 3),
-        "benchmark.parquet": a_file("b.parquet", read_benchmark, parquet(), 4),
-        "records of odd values": a_file(
-            "b.jsonl", read_benchmark, b"", 5, cases=changed(RECORDS).map(_lines_of)
-        ),
-        "labelled texts": a_file(
-            "t.jsonl",
-            lambda path: load_labelled(path, label_field="answer"),
-            b"",
-            5,
-            cases=changed(RECORDS).map(_lines_of) | damaged(lines),
-        ),
-        "seed file": a_file(
-            "s.json", read_release, b"", 2, cases=damaged_json(_seed_file())
-        ),
-        "file to release": a_file("b.jsonl", release, lines, 2),
-        "table to release": a_file("b.csv", release, table(RECORDS), 2),
-        "corpus.jsonl": a_file("c.jsonl", read_corpus, lines, 3),
-        "corpus.json": a_file("c.json", read_corpus, as_json(RECORDS), 3),
-        "corpus.csv": a_file("c.csv", read_corpus, table(RECORDS), 3),
-        "matrix.csv": a_file("m.csv", read_matrix, b"1,2.5,3\n-4,5e3,6\n7,8,9\n", 5),
-        "matrix.npy": a_file("m.npy", read_matrix, npy(np.eye(4)), 5),
-        "recorded completions": a_file("r.csv", read_recorded, recorded, 5),
-        "prompts.json": a_file(
-            "p.json",
-            lambda path: load_prompts("summary", path),
-            b"",
-            3,
-            cases=damaged_json(_prompts()),
-        ),
-        "plan.json": a_file(
-            "p.json", plan_beside_its_file, b"", 4, cases=damaged_json(_plan())
-        ),
-        "plan.toml": a_file(
-            "p.toml",
-            plan_beside_its_file,
-            b'[[sets]]\nfile = "quiz.jsonl"\ncopies = 3\nwhen = [0.25, 1]\n',
-            2,
-        ),
-        "manifest.json": a_file(
-            "manifest.json",
-            read_manifest,
-            b"",
-            4,
-            cases=damaged_json(json.loads(manifest_json(_manifest()))),
-        ),
-        "config.json": a_file(
-            "config.json", read_config, b"", 6, cases=damaged_json(CONFIG)
-        ),
-        "texts.jsonl": a_file(
-            "texts.jsonl",
-            lambda path: read_text_rows(path.parent),
-            b"",
-            2,
-            cases=changed(_texts()).map(_lines_of) | damaged(jsonl(_texts())),
-        ),
-        "journal, or scores of a store": a_file("j.jsonl", read_journal, journal(), 5),
+    return {name: a_file(*about) for name, *about in files()} | {
         "server's answer": Target(damaged_json(ANSWER), answered, 5),
-        "words of a command": Target(
-            words_with(FLAG_VALUES), parse_words, 6, is_bytes=False
-        ),
+        "words of a command": Target(words_with(), parse_words, 6, is_bytes=False),
     }
 
 
 def _lines_of(rows):
     rows = rows if isinstance(rows, list) else [rows]
     return b"".join(as_json(row) + b"\n" for row in rows)
+
+
+def report_targets(reports):
+    """Targets that are folders of finished runs.
+
+    Args:
+        reports: Name -> folder, each with its report.
+    """
+    return {
+        f"{command} of {name}": Target(
+            _folders(folder),
+            lambda to, case, command=command: _rerun(to, case, command),
+            2,
+        )
+        for name, folder in reports.items()
+        for command in ("verify", "report")
+    }
+
+
+def _folders(folder):
+    """Strategy of what stands in a run's folder: one file of it changed."""
+    kept = {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.name in (REPORT_NAME, ARCHIVE_NAME, "texts.jsonl")
+    }
+    document = json.loads(kept[REPORT_NAME])
+    return st.one_of(
+        changed(document).map(lambda found: kept | {REPORT_NAME: _sealed(found)}),
+        *(
+            damaged(data).map(lambda found, name=name: kept | {name: found})
+            for name, data in kept.items()
+        ),
+    )
+
+
+def _sealed(document):
+    """A report under a mended seal, so that more than the digest is looked at."""
+    try:
+        return sealed_text(document).encode()
+    except (ValueError, TypeError):
+        return as_json(document)
+
+
+def _rerun(folder, files, command):
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    if command == "report":
+        # A report that is refused leaves the page beside it.
+        (folder / PAGE_NAME).write_text("page")
+    before = contents(folder)
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main([command, str(folder)])
+    assert code in (0, 2, 3), code
+    after = contents(folder)
+    if command == "report" and code == 0:
+        for name in (PAGE_NAME, RESULTS_NAME, SUMS_NAME):
+            after.pop(name)
+            before.pop(name, None)
+    assert after == before
+    if code == 2:
+        lines = err.getvalue().splitlines()
+        assert lines[0].startswith("jaxcontam: error: ") and len(lines) <= 2, lines
+
+
+def archive_target(folder):
+    """The archive of scores, which a digest guards elsewhere."""
+    data = (folder / ARCHIVE_NAME).read_bytes()
+    return a_file(ARCHIVE_NAME, lambda path: read_arrays(path, 1, Evidence), data, 2)

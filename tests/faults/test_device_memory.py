@@ -7,7 +7,6 @@ from jaxcontam.cli.main import run_command
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.prefixed import prefixed_sums
-from jaxcontam.scoring.run_batches import Batch, NoRoomError, room_for
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.store import ScoreStore
 from tests.support.store_process import CONTEXT, IDENTITY, TABLE, drawn_sequences
@@ -82,17 +81,6 @@ def test_halves_give_the_numbers_of_whole_batches(room, late, capsys):
     assert all(device.asked.count(shape) <= 3 for shape in too_large)
 
 
-def test_a_batch_has_each_row_in_one_of_its_halves_and_ends_at_one_a_device():
-    for n_devices in (1, 2, 4):
-        left = [Batch(tuple(range(13)), 16, 8)]
-        while halves := left[0].halves(n_devices):
-            left = [half for batch in left for half in batch.halves(n_devices)]
-            assert [row for batch in left for row in batch.rows] == list(range(13))
-            assert {batch.n_rows for batch in left} == {halves[0].n_rows}
-            assert halves[0].n_rows % n_devices == 0
-        assert left[0].n_rows == n_devices
-
-
 def test_a_rerun_without_memory_asks_for_no_row_that_is_stored(tmp_path, capsys):
     sequences = drawn_sequences(40)
     first = scorer_on(Device(2), tmp_path).sums(sequences)
@@ -119,17 +107,17 @@ def test_one_row_without_room_is_one_line_and_exit_2(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pairs_are_scored_half_as_many_at_once(capsys):
+def drawn(rng, n):
+    return rng.integers(1, 50, n, dtype=np.int32)
+
+
+def test_pairs_and_texts_after_a_prefix_are_scored_half_as_many_at_once(capsys):
     rng = np.random.default_rng(0)
     groups = [
-        PairGroup(
-            rng.integers(1, 50, 4, dtype=np.int32),
-            tuple(rng.integers(1, 50, 3, dtype=np.int32) for _ in range(2)),
-            0,
-            (1, 2),
-        )
+        PairGroup(drawn(rng, 4), (drawn(rng, 3), drawn(rng, 3)), 0, (1, 2))
         for _ in range(11)
     ]
+    prefix, texts = drawn(rng, 4), [drawn(rng, 5) for _ in range(9)]
 
     def scores(room):
         device = Device(room)
@@ -140,12 +128,6 @@ def test_pairs_are_scored_half_as_many_at_once(capsys):
     np.testing.assert_array_equal(found, whole)
     assert {rows for _, rows in asked} == {15, 9, 6}
     assert "no memory for 15 rows of 16 ids" in capsys.readouterr().err
-
-
-def test_texts_after_a_prefix_are_scored_half_as_many_at_once(capsys):
-    rng = np.random.default_rng(0)
-    prefix = rng.integers(1, 50, 4, dtype=np.int32)
-    texts = [rng.integers(1, 50, 5, dtype=np.int32) for _ in range(9)]
 
     class ManyAtOnce(Device):
         def pairs(self, prefixes_IP, lengths_I, continuations_IKT, at_once):
@@ -168,10 +150,3 @@ def test_other_errors_of_a_device_keep_their_traceback():
 
     with pytest.raises(RuntimeError, match="fell off the bus"):
         scorer_on(broken).sums(drawn_sequences(3))
-
-
-def test_the_pages_that_xla_writes_are_dropped():
-    with pytest.raises(NoRoomError) as caught, room_for("8 rows"):
-        raise RuntimeError(XLA)
-    assert str(caught.value) == "the device has no memory for 8 rows"
-    assert caught.value.__suppress_context__

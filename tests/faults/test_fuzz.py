@@ -2,30 +2,29 @@
 
 Hypothesis draws them without chance, so that every run has the same ones, or by the
 number in FUZZ_SEED, which a failure names: the nightly run has another one each day. A
-few of each kind are tried by default; with `pytest -m slow` 20,000, by processes that
-may take 1 GiB more than they start with, and 20 s an input.
+few of each kind are tried by default; with `pytest -m slow` 20,000, each of which may
+take 1 GiB of memory and 20 s.
 """
 
-import json
+import contextlib
+import functools
 import os
-import resource
-import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
-from hypothesis import strategies as st
 
 from jaxcontam.cli.main import main
-from tests.faults.folders import contents, said
-from tests.faults.fuzzed import RECORDED, Target, table, targets
-from tests.faults.fuzzed_reports import archive_target, report_targets
+from tests.faults.folders import confined
+from tests.faults.fuzzed import (
+    RECORDED,
+    archive_target,
+    report_targets,
+    table,
+    targets,
+)
 from tests.faults.mutations import CHUNKS
-from tests.faults.test_large_files import ROOT
 
 pytestmark = pytest.mark.unoptimised
 
@@ -37,9 +36,11 @@ SEED = "FUZZ_SEED"
 """Environment variable: a whole number."""
 
 
-def fuzz(target, a_hundredth, *, seconds=0):
-    """Run a target on new inputs, each in its time; returns how many there were."""
-    n_inputs = 0
+def fuzz(target, a_hundredth, *, is_confined=False):
+    """Run a target on new inputs; returns how many there were."""
+    n_inputs, limits = 0, contextlib.nullcontext
+    if is_confined:
+        limits = functools.partial(confined, n_bytes=MOST_BYTES, seconds=MOST_SECONDS)
 
     @settings(
         max_examples=target.share * a_hundredth,
@@ -52,63 +53,13 @@ def fuzz(target, a_hundredth, *, seconds=0):
     def law(case):
         nonlocal n_inputs
         n_inputs += 1
-        if seconds:
-            # Nobody catches it: the process ends.
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, limits():
             target.run(Path(folder), case)
 
     if SEED in os.environ:
         law = seed(int(os.environ[SEED]))(law)
     law()
-    if seconds:
-        signal.setitimer(signal.ITIMER_REAL, 0)
     return n_inputs
-
-
-def confined(kind, name, a_hundredth, folders):
-    """`fuzz` in a process of its own; fails on memory and time, too.
-
-    Args:
-        kind: `files` for `targets`, `reports` for those of finished runs.
-        name: Name of the target.
-        a_hundredth: See `FEW`.
-        folders: Folders of finished runs.
-    """
-    words = [
-        kind,
-        name,
-        str(a_hundredth),
-        json.dumps({k: str(folders[k]) for k in folders}),
-    ]
-    code = "import sys; from tests.faults.test_fuzz import child; child(*sys.argv[1:])"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True
-    )
-    name = f"{name}, {SEED}={os.environ.get(SEED)}"
-    assert done.returncode != -signal.SIGALRM, f"{name}: over {MOST_SECONDS} s"
-    assert done.returncode == 0, f"{name}: {done.stderr[-5000:]}"
-    n_inputs, n_bytes = map(int, done.stdout.splitlines()[-1].split())
-    assert n_bytes < MOST_BYTES, f"{name}: {n_bytes >> 20} MiB"
-    return n_inputs
-
-
-def child(kind, name, a_hundredth, folders):
-    """What `confined` runs: prints how many inputs, and the bytes that they took."""
-    found = TARGETS
-    if kind == "reports":
-        found = all_reports({k: Path(v) for k, v in json.loads(folders).items()})
-    before = _status("VmHWM")
-    # Should a reader go further, the machine must stay.
-    most = _status("VmData") + 3 * MOST_BYTES
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    n_inputs = fuzz(found[name], int(a_hundredth), seconds=MOST_SECONDS)
-    print(n_inputs, _status("VmHWM") - before)
-
-
-def _status(name):
-    text = Path("/proc/self/status").read_text()
-    return int(text.partition(f"{name}:")[2].split()[0]) << 10
 
 
 def all_reports(folders):
@@ -155,75 +106,11 @@ def test_a_malformed_report_is_refused_or_differs_and_changes_no_file(reports):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_of_20_000_malformed_inputs_none_takes_memory_or_time_or_a_traceback(name):
-    n_inputs = confined("files", name, MANY, {})
+    n_inputs = fuzz(TARGETS[name], MANY, is_confined=True)
     assert n_inputs >= TARGETS[name].share * MANY
 
 
 @pytest.mark.slow
 def test_of_many_malformed_reports_none_ends_in_a_traceback(reports, pulse):
-    folders = {**reports, "audit": pulse}
-    for name in all_reports(folders):
-        assert confined("reports", name, MANY, folders) >= MANY
-
-
-def test_inputs_are_those_of_the_seed(monkeypatch):
-    def drawn():
-        inputs = []
-        fuzz(Target(st.integers(), lambda _, case: inputs.append(case), 1), 20)
-        return inputs
-
-    monkeypatch.delenv(SEED, raising=False)
-    fixed = drawn()
-    assert fixed == drawn()
-    monkeypatch.setenv(SEED, "20260101")
-    assert fixed != drawn() == drawn()
-
-
-def test_the_slow_suite_has_20_000_inputs():
-    assert MANY * sum(target.share for target in TARGETS.values()) >= 20_000
-
-
-def test_a_reader_that_takes_memory_or_time_or_raises_is_found():
-    code = (
-        "import tests.faults.test_fuzz as t, sys\n"
-        "t.MOST_SECONDS = {'slow': 1}.get(sys.argv[1], 60)\n"
-        "reader = {'slow': lambda *_: __import__('time').sleep(60),"
-        " 'large': lambda *_: len(b'x' * (1100 << 20)), 'wrong': lambda *_: 1 / 0}\n"
-        "from tests.faults.fuzzed import Target; from hypothesis import strategies\n"
-        "t.TARGETS['x'] = Target(strategies.just(b''), reader[sys.argv[1]], 1)\n"
-        "t.child('files', 'x', '1', '{}')"
-    )
-    ends = {}
-    for name in ("slow", "large", "wrong"):
-        words = [sys.executable, "-c", code, name]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-        ends[name] = done
-    assert ends["slow"].returncode == -signal.SIGALRM
-    assert int(ends["large"].stdout.split()[1]) > MOST_BYTES
-    assert "ZeroDivisionError" in ends["wrong"].stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("versions", None), ("results", [1]), ("command", 7)]
-)
-def test_a_report_with_a_field_of_another_kind_is_one_line(
-    reports, tmp_path, capsys, name, value
-):
-    for file in ("report.json", "orders.npz"):
-        shutil.copy(reports["prove"] / file, tmp_path)
-    document = json.loads((tmp_path / "report.json").read_text())
-    document[name] = value
-    (tmp_path / "report.json").write_text(json.dumps(document))
-    words = said(["report", tmp_path], capsys)
-    assert f"report.{name}" in words
-    assert "it is damaged, or not of this version" in words
-
-
-def test_a_damaged_report_keeps_the_page_that_stands_beside_it(reports, tmp_path):
-    before = contents(reports["prove"])
-    for name in before:
-        (tmp_path / name).write_bytes((reports["prove"] / name).read_bytes())
-    (tmp_path / "report.json").write_text("{}")
-    spoilt = contents(tmp_path)
-    assert main(["report", str(tmp_path)]) == 2
-    assert contents(tmp_path) == spoilt
+    for target in all_reports({**reports, "audit": pulse}).values():
+        assert fuzz(target, MANY, is_confined=True) >= MANY

@@ -94,7 +94,6 @@ def million(tmp_path_factory):
         for i in range(MILLION):
             text = f"question {i} " + "abcdefgh " * 9
             file.write(json.dumps({"text": text[:90]}) + "\n")
-    (folder / "docs.txt").write_text("one two three\n")
     return folder
 
 
@@ -129,20 +128,6 @@ def test_a_million_examples_need_memory_in_proportion_to_their_file(million):
     assert n == MILLION
     # The text, each line, its record and their headers.
     assert n_bytes < _IMPORTS + 12 * size
-
-
-@pytest.mark.slow
-def test_a_corpus_of_a_million_lines_needs_no_more_than_one_of_few(million):
-    (million / "few.txt").write_text("one two three\nfour five six\n")
-    (million / "little").mkdir()
-    (million / "little/d.jsonl").write_text('{"text": "one two three"}\n')
-    (million / "large").mkdir()
-    (million / "large/d.jsonl").symlink_to(million / "b.jsonl")
-    little, large = (
-        peak(["overlap", name, "few.txt", "--out", f"{name}-out"], million)
-        for name in ("little", "large")
-    )
-    assert large < little + (100 << 20)
 
 
 @pytest.mark.slow

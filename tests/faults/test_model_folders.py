@@ -170,11 +170,6 @@ def test_a_tensor_that_stands_twice_in_a_header_is_refused(spoilt, capsys):
     load_checkpoint(str(spoilt))
 
 
-def link(to):
-    """What makes a link."""
-    return lambda path: path.symlink_to(to)
-
-
 def hard_linked_pipe(path):
     """A second name of a pipe."""
     place = path.with_name("of-the-pipe")
@@ -182,18 +177,15 @@ def hard_linked_pipe(path):
     os.link(place, path)
 
 
+def link(to):
+    return lambda path: path.symlink_to(to)
+
+
 def sparse(n_bytes):
-    """What makes a file without a block."""
-
-    def make(path):
-        with path.open("wb") as file:
-            file.truncate(n_bytes)
-
-    return make
+    return lambda path: (path.touch(), os.truncate(path, n_bytes))
 
 
 def written(text):
-    """What makes a file of a text."""
     return lambda path: path.write_text(text)
 
 
@@ -285,58 +277,6 @@ def test_a_vocabulary_that_is_the_name_of_a_file_elsewhere_is_refused(spoilt, pl
     path.write_text(json.dumps(fields))
     with pytest.raises(InputError, match=r"vocab holds .* must name files beside it"):
         read_fast_tokenizer(spoilt)
-
-
-def commands(bad, good, files, out):
-    """Every command that takes a model, with one that is to be refused."""
-    lines, others = files / "b.txt", files / "c.txt"
-    known = ["--members", lines, "--nonmembers", others]
-    secrets = ["--secret", files / "s.txt", "--held-out", files / "h.txt"]
-    keyed = ["--chat", files / "rows.jsonl", "--secret", files / "seed.json"]
-    return {
-        "audit": ["audit", bad, lines],
-        "audit, its plan": ["audit", bad, lines, "--dry-run"],
-        "audit, the reference": ["audit", good, lines, "--reference", bad],
-        "calibrate": ["calibrate", bad, lines, "--tests", "reversal"],
-        "membership": ["membership", bad, *known],
-        "membership, the reference": ["membership", good, *known, "--reference", bad],
-        "replicate": ["replicate", bad, lines, "--task", "plain"],
-        "canary": ["canary", bad, *secrets],
-        "canary of a chat": ["canary", bad, *keyed],
-        "score": ["score", bad, lines],
-        "overlap, embeddings": ["overlap", others, lines, "--embeddings", bad],
-        "convert": ["convert", bad, out],
-    }
-
-
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory):
-    """Files that the commands read."""
-    files = tmp_path_factory.mktemp("files")
-    (files / "b.txt").write_text("".join(f"line {c} of it\n" for c in "hbkdagljcfei"))
-    (files / "c.txt").write_text("".join(f"row {c} of it\n" for c in "hbkdagljcfei"))
-    secrets = ["--secret", files / "s.txt", "--held-out", files / "h.txt"]
-    keyed = ["--chat", files / "rows.jsonl", "--secret", files / "seed.json"]
-    for words in (["--make", 5, "--n-held-out", 95, *secrets], ["--make", 32, *keyed]):
-        assert main(["canary", *map(str, words)]) == 0
-    return files
-
-
-@pytest.mark.parametrize("name", commands("", "", Path(), Path()))
-def test_every_command_refuses_a_folder_with_a_device(
-    spoilt, model, inputs, name, capsys
-):
-    (spoilt / "generation_config.json").unlink(missing_ok=True)
-    (spoilt / "generation_config.json").symlink_to("/dev/zero")
-    out = spoilt.parent / "out"
-    words = commands(spoilt, model, inputs, out)[name]
-    if name not in ("audit, its plan", "convert"):
-        place = out / "scores.jsonl" if name == "score" else out
-        words = [*words, "--out", place]
-    with confined():
-        message = said(words, capsys)
-    assert f"{spoilt}/generation_config.json: {NO_FILE}" in message
-    assert contents(out) == {}
 
 
 def test_doctor_names_what_is_wrong_with_a_folder(spoilt, capsys):

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from rich.table import Table
+from rich.text import Text
 
 from jaxcontam.cli.main import main, run_command
 from jaxcontam.errors import InputError
@@ -39,22 +40,19 @@ def test_visible_json_is_the_same_value():
     assert "東京" in text
 
 
-@pytest.mark.parametrize("where", ["text", "cell", "title", "column"])
-def test_a_terminal_shows_what_it_prints(where):
-    stream = io.StringIO()
-    console = Terminal(file=stream, width=300)
-    if where == "text":
-        console.print(HOSTILE)
-    else:
-        grid = Table(title=HOSTILE if where == "title" else None)
-        grid.add_column(HOSTILE if where == "column" else "a")
-        grid.add_row(HOSTILE if where == "cell" else "b")
-        console.print(grid)
-    printed = stream.getvalue()
-    assert_nothing_is_obeyed(printed)
-    # A title is folded to the width of its table.
-    shown = "".join(printed.split())
-    assert "\\x1b[2J" in shown and "[/red]" in shown
+def test_a_terminal_shows_what_it_prints():
+    grids = [Table(title=HOSTILE), Table(), Table()]
+    for grid, column, cell in zip(grids, "ab*", "a*b", strict=True):
+        grid.add_column(column.replace("*", HOSTILE))
+        grid.add_row(cell.replace("*", HOSTILE))
+    for printable in (HOSTILE, Text(HOSTILE), *grids):
+        stream = io.StringIO()
+        Terminal(file=stream, width=300).print(printable)
+        printed = stream.getvalue()
+        assert_nothing_is_obeyed(printed)
+        # A title is folded to the width of its table.
+        shown = "".join(printed.split())
+        assert "\\x1b[2J" in shown and "[/red]" in shown
 
 
 def test_an_error_is_one_line_of_readable_length(capsys):

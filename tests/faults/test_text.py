@@ -1,18 +1,17 @@
-"""Windows line ends and odd Unicode: the same examples, or one clear line."""
+"""Texts and flags in odd forms: Windows line ends, odd Unicode, none at all."""
 
 import json
+import shutil
 
+import numpy as np
 import pytest
 
 from jaxcontam.cli.main import main
-from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.members.known_texts import load_labelled
 from jaxcontam.proof.command import read_matrix
 from jaxcontam.replication.instances import load_prompts
 from jaxcontam.replication.recorded import read_recorded
-from jaxcontam.terminal import visible
-from tests.faults.folders import contents, said
-from tests.faults.fuzzed import RECORDED, RECORDS, jsonl, table
+from tests.faults.fuzzed import RECORDED, jsonl, table
 from train.plan import read_plan
 
 pytestmark = pytest.mark.unoptimised
@@ -28,11 +27,6 @@ ODD = [
 
 def numbers(path):
     return read_matrix(path).tolist()
-
-
-def examples(path):
-    found = load_benchmark(path, text_field="question")
-    return found.texts, found.rows
 
 
 def labelled(path):
@@ -53,10 +47,6 @@ def planned(path):
     ("name", "content", "read"),
     [
         ("m.csv", b"1,2\n3,4\n", numbers),
-        ("b.jsonl", jsonl(), examples),
-        ("b.csv", table(RECORDS), examples),
-        ("b.tsv", table(RECORDS, "\t"), examples),
-        ("b.json", json.dumps(RECORDS, indent=1).encode(), examples),
         ("t.jsonl", jsonl([{"question": "a", "label": 1}] * 2), labelled),
         ("r.csv", table([RECORDED] * 2), pieces),
         (
@@ -76,24 +66,6 @@ def test_windows_line_ends_change_nothing(tmp_path, name, content, read):
     assert read(path) == plain
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv", ".txt"])
-def test_odd_characters_are_read_as_they_are(tmp_path, suffix):
-    path = tmp_path / f"odd{suffix}"
-    if suffix == ".txt":
-        path.write_bytes("".join(f"{text}\n" for text in ODD).encode())
-        assert load_benchmark(path).texts == tuple(ODD)
-        return
-    rows = [{"text": text} for text in ODD]
-    if suffix == ".json":
-        path.write_bytes(json.dumps(rows, ensure_ascii=False).encode())
-    elif suffix == ".jsonl":
-        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-        path.write_bytes("".join(lines).encode())
-    else:
-        path.write_bytes(table(rows, "\t" if suffix == ".tsv" else ","))
-    assert load_benchmark(path, text_field="text").texts == tuple(ODD)
-
-
 def test_odd_characters_come_through_a_whole_command(tmp_path, capsys):
     path = tmp_path / "odd \u202e\U0001f600.csv"
     rows = [{**RECORDED, "second_piece": text} for text in ODD]
@@ -108,15 +80,52 @@ def test_odd_characters_come_through_a_whole_command(tmp_path, capsys):
     assert found == [text.strip() for text in ODD]
 
 
-@pytest.mark.parametrize(
-    "content", [b"\xff\xfea\x00", b"\xed\xa0\x80\n", b"a\x80\n", b"caf\xe9\n"]
-)
-def test_text_that_is_no_utf_8_is_one_line(tmp_path, capsys, content):
-    for suffix in (".jsonl", ".json", ".csv", ".tsv", ".txt"):
-        (tmp_path / f"b{suffix}").write_bytes(content)
-        words = ["audit", "m", tmp_path / f"b{suffix}", "--out", tmp_path / "o"]
-        assert visible("UTF-8") in said(words, capsys)
-    (tmp_path / "m.csv").write_bytes(content)
-    said(["prove", tmp_path / "m.csv", "--out", tmp_path / "o"], capsys)
-    said(["replicate", "--recorded", tmp_path / "m.csv"], capsys)
-    assert "o" not in contents(tmp_path)
+@pytest.mark.parametrize("bos", [True, False])
+def test_score_gives_an_empty_text_empty_lists(pulse, bos, tmp_path, capsys):
+    model = shutil.copytree(pulse / "model", tmp_path / "model")
+    if not bos:
+        for name in ("config", "tokenizer_config"):
+            config = model / f"{name}.json"
+            fields = json.loads(config.read_text())
+            kept = {k: v for k, v in fields.items() if k[:4] not in ("bos_", "eos_")}
+            config.write_text(json.dumps(kept))
+    rows = [{"text": text} for text in ("", "a", "line one", "")]
+    lines = [json.dumps(row) + "\n" for row in rows]
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join([*lines[:2], "\n", *lines[2:]]))
+    out = tmp_path / "scores.jsonl"
+    words = ["score", str(model), str(path), "--text-field", "text", "--out", str(out)]
+    assert main(words) == 0
+    told = [f"{out}: 4 texts", "x: 1 blank line left out"]
+    assert capsys.readouterr().out.splitlines() == told
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["text"] for row in found] == [row["text"] for row in rows]
+    assert (found[0]["prefix_id"] is None) == (not bos)
+    for row in found:
+        for name in ("logprobs", "means", "variances"):
+            assert len(row[name]) == len(row["token_ids"])
+    assert found[0]["token_ids"] == found[3]["token_ids"] == []
+    assert None not in found[2]["logprobs"][1:]
+
+
+def test_separator_typed_with_a_backslash_is_a_line_feed(pulse, tmp_path):
+    numbers = np.random.default_rng(0).permutation(30)
+    path = tmp_path / "x.txt"
+    path.write_text("".join(f"line {i}\n" for i in numbers))
+    documents = []
+    for out, separator in ((tmp_path / "a", "\n"), (tmp_path / "b", "\\n")):
+        words = ["audit", str(pulse / "model"), str(path), "--separator", separator]
+        assert main([*words, "--out", str(out)]) == 0
+        documents.append(json.loads((out / "report.json").read_text()))
+    assert documents[0]["results"] == documents[1]["results"]
+    # A folder that is called model has the name of its parent.
+    assert documents[0]["model"]["name"] == pulse.name
+
+
+def test_report_names_the_flags_that_make_it_again(tmp_path):
+    path, out = tmp_path / "m.csv", tmp_path / "out"
+    path.write_text("1,2\n3,4\n")
+    flags = ["--seed", "5", "--out", str(out), "--boundaries", "2.0"]
+    assert main(["prove", str(path), *flags]) == 0
+    command = json.loads((out / "report.json").read_text())["command"]
+    assert command == ["prove", str(path), *flags]

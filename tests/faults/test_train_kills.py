@@ -97,38 +97,22 @@ def whole(texts, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_sigterm_saves_and_a_kill_loses_nothing_but_time(texts, whole, tmp_path):
-    out = tmp_path / "run"
-    process = start(texts, out)
-    wait_for(process, lambda: steps_done(out) >= 100)
-    process.send_signal(signal.SIGTERM)
-    said = said_by(process)
-    assert process.returncode == 0, said
-    assert "the same command goes on" in said
-    assert not read_manifest(out / "manifest.json").finished
-    stopped_at = saved_steps(out)[-1]
-    assert stopped_at >= 100
-
-    process = start(texts, out)
-    wait_for(process, lambda: steps_done(out) >= stopped_at + 100)
-    process.kill()
-    assert f"going on at step {stopped_at:,} of" in said_by(process)
-    assert not (out / "model").exists()
-
-    finish(texts, out)
-    assert outcome(out) == whole
-    assert not (out / "checkpoints").exists()
-
-
-@pytest.mark.slow
-def test_ctrl_c_saves_and_exits_130(texts, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)]
+)
+def test_a_signal_saves_and_the_same_command_goes_on(
+    texts, whole, tmp_path, number, code
+):
     out = tmp_path / "run"
     process = start(texts, out, steps=100_000)
-    wait_for(process, lambda: steps_done(out) >= 50)
-    process.send_signal(signal.SIGINT)
+    wait_for(process, lambda: steps_done(out) >= 100)
+    process.send_signal(number)
     said = said_by(process)
-    assert process.returncode == 130, said
-    assert len(saved_steps(out)) == 1
+    assert process.returncode == code, said
+    assert "the same command goes on" in said or number == signal.SIGINT
+    assert not read_manifest(out / "manifest.json").finished
+    (stopped_at,) = saved_steps(out)
+    assert stopped_at >= 100
 
     # Other inputs would lose it: refused in one line that says what differs.
     process = start(texts, out, seed=4)
@@ -136,7 +120,11 @@ def test_ctrl_c_saves_and_exits_130(texts, tmp_path):
     assert process.returncode == 2
     assert "unfinished run of other inputs" in said
     assert "seed was 3, is 4" in said
-    assert len(saved_steps(out)) == 1
+    assert [stopped_at] == saved_steps(out) and not (out / "model").exists()
+
+    assert f"going on at step {stopped_at:,} of" in finish(texts, out)
+    assert outcome(out) == whole
+    assert not (out / "checkpoints").exists()
 
 
 @pytest.mark.slow

@@ -1,4 +1,7 @@
-"""Judging scores: one verdict, the texts alone as the rival, pools of non-members."""
+"""Judging scores: one verdict, the texts alone as the rival, pools of non-members.
+
+Copies of one text and texts of one document are no further evidence anywhere.
+"""
 
 import dataclasses
 import json
@@ -6,88 +9,72 @@ import json
 import numpy as np
 import pytest
 
+from jaxcontam.data.documents import ASKED, compared, document_codes, independent_codes
+from jaxcontam.errors import InputError
 from jaxcontam.members.blind import Blind, conditions, ranking_verdict, verdict_warnings
-from jaxcontam.members.judging import judge, judge_texts
+from jaxcontam.members.judging import judged
+from jaxcontam.members.known_texts import MEMBER, NONMEMBER, TEXT, RunTexts
 from jaxcontam.members.page import membership_sentence, roc_plot
 from jaxcontam.members.rates import score_pictures
-from jaxcontam.members.result import BesideReference, BlindBaseline, Scores
+from jaxcontam.members.result import BesideReference, BlindBaseline
 from jaxcontam.reports.figure import histogram
+from jaxcontam.reports.numbers import plain_p
+from jaxcontam.stats.conformal import conformal_p_values
+from jaxcontam.stats.relabelling import auc_p_values
 from jaxcontam.stats.roc import auc_delong, paired_delong
+from tests.support.labelled_rows import drawn
+from tests.support.two_sides import (
+    asked,
+    ranked,
+    scores_of,
+    study_of,
+)
 
-WORDS = [f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst"]
-NAMES = ("min_k", "loss", "noise")
+LEVELS = (0.05, 0.01, 0.001)
 
 
 @pytest.fixture(scope="module")
 def seen():
-    """400 texts of one pool, half of them members by lot, and what is said of them."""
+    """400 texts of one pool, half of them members by lot, and what is said of them.
+
+    The first score is good, the second less so, the third is noise.
+    """
     rng = np.random.default_rng(0)
-    texts = [" ".join(rng.choice(WORDS, size=25)) for _ in range(400)]
+    texts = drawn(400, rng, n_words=25)
     labels = rng.permutation(np.arange(400) < 200)
     values = rng.normal(size=(400, 3)) + labels[:, None] * np.array([1.5, 0.7, 0.0])
-    return texts, labels, Scores(NAMES, values, rng.normal(size=(400, 2)))
-
-
-def judged(seen, **changes):
-    texts, labels, table = seen
-    rest = {"primary": "min_k", "n_boot": 100, "texts": texts} | changes
-    return judge("texts", "digest", table, labels, **rest).results
+    return texts, labels, scores_of(values, rng.normal(size=(400, 2)))
 
 
 def test_numbers_are_those_of_the_statistics_and_only_the_primary_decides(seen):
     _, labels, table = seen
-    rows = judged(seen)
-    assert tuple(row.method for row in rows) == NAMES
+    rows = ranked(*seen).results
+    assert tuple(row.method for row in rows) == table.names
     for row, score in zip(rows, table.values.T, strict=True):
         assert (row.auc, row.auc_se) == auc_delong(score[labels], score[~labels])
         assert row.auc_low < row.auc < row.auc_high
-    primary, loss, noise = rows
+    primary, second, noise = rows
     assert (primary.verdict, primary.primary) == ("members rank higher", True)
     assert primary.p_value == primary.p_adjusted == 1 / 10_000
-    assert (loss.verdict, loss.p_adjusted, loss.primary) == (None, None, False)
-    first, second = table.values[:, 0], table.values[:, 1]
-    paired = paired_delong(
-        second[labels], second[~labels], first[labels], first[~labels]
-    )
-    assert (loss.difference, loss.difference_p) == (paired.difference, paired.p_value)
+    assert (second.verdict, second.p_adjusted, second.primary) == (None, None, False)
+    sides = [table.values[side, i] for i in (1, 0) for side in (labels, ~labels)]
+    paired = paired_delong(*sides)
+    found = second.difference, second.difference_p
+    assert found == (paired.difference, paired.p_value)
     assert primary.difference is None
-    assert primary.increment_low is not None and primary.increment_low > 0.1
-    assert noise.p_value is not None and noise.p_value > 0.01
+    assert primary.increment_low > 0.1
+    assert noise.p_value > 0.01
     json.dumps([dataclasses.asdict(row) for row in rows], allow_nan=False)
-
-
-def test_a_primary_score_of_noise_gives_no_proof(seen):
-    row = judged(seen, primary="noise")[2]
-    assert row.verdict in ("no difference", "inconclusive")
+    other = ranked(*seen, primary="2").results[2]
+    assert other.verdict in ("no difference", "inconclusive")
 
 
 def test_without_a_baseline_nothing_goes_beyond_may_rank_higher(seen):
-    texts, _, _ = seen
     labels = np.arange(18) < 9
-    row = judged((texts[:18], labels, Scores(("min_k",), labels[:, None] * 1.0)))[0]
+    (row,) = ranked(seen[0][:18], labels, scores_of(labels * 1.0)).results
     assert (row.p_value, row.verdict) == (1 / 10_000, "may rank higher")
     assert "no blind baseline" in row.warnings[-1]
     assert row.increment is None
-
-
-def test_labels_that_the_texts_tell_are_confounded_however_good_the_score(seen):
-    texts, labels, table = seen
-    dated = [
-        f"{text} {2010 if label else 2024}"
-        for text, label in zip(texts, labels, strict=True)
-    ]
-    row = judged((dated, labels, table))[0]
-    assert row.verdict == "confounded"
-
-
-def test_rows_without_a_score_are_counted_and_said(seen):
-    texts, labels, table = seen
-    values = table.values.copy()
-    values[:7] = np.nan
-    row = judged((texts, labels, Scores(NAMES, values)))[0]
-    assert row.n_unscored == 7
-    assert row.n_members + row.n_nonmembers == 393
-    assert "left out: 7" in row.warnings[0]
 
 
 def test_a_row_with_some_of_its_scores_is_refused(seen):
@@ -95,15 +82,15 @@ def test_a_row_with_some_of_its_scores_is_refused(seen):
     values = table.values.copy()
     values[9, 1] = np.nan
     with pytest.raises(ValueError, match="row 9"):
-        judged((texts, labels, Scores(NAMES, values)))
+        ranked(texts, labels, scores_of(values))
 
 
 def test_rates_that_too_few_nonmembers_allow_are_empty_or_called_rough(seen):
-    row = judged(seen, fprs=(0.001, 0.01, 0.05, 0.1))[0]
+    row = ranked(*seen, fprs=(0.001, 0.01, 0.05, 0.1)).results[0]
     none, few, ten, many = row.operating_points
     assert (none.tpr, none.threshold, none.tpr_low, none.tpr_high) == (None,) * 4
     assert none.expected_false == pytest.approx(0.2)
-    assert few.tpr is not None and few.tpr_low is not None and few.tpr_low <= few.tpr
+    assert few.tpr_low <= few.tpr
     assert ten.expected_false == 10
     assert many.convention == "le"
     about = [text for text in row.warnings if "false-positive" in text]
@@ -112,246 +99,372 @@ def test_rates_that_too_few_nonmembers_allow_are_empty_or_called_rough(seen):
     assert "only 2.0 non-members" in about[1]
 
 
-def test_documents_widen_the_interval_and_are_counted(seen):
-    texts, _, _ = seen
-    rng = np.random.default_rng(1)
-    codes = np.arange(40).repeat(10)
-    labels = codes < 20
-    values = (
-        rng.normal(size=(40, 1))[codes] + rng.normal(size=(400, 1)) + labels[:, None]
-    )
-    table = Scores(("min_k",), values)
+def test_documents_widen_the_interval_and_go_with_unscored_texts(seen):
+    rng, codes = np.random.default_rng(5), np.arange(40).repeat(10)
+    labels = codes % 2 == 0
+    values = rng.normal(size=40)[codes] + rng.normal(size=400) + 1.5 * labels
+    values[:5] = np.nan
+    case = seen[0], labels, scores_of(values, rng.normal(size=(400, 2)))
     alone, whole = (
-        judged((texts, labels, table), clusters=c, n_boot=50)[0]
-        for c in (None, [f"book{c}" for c in codes])
+        ranked(*case, clusters=one).results[0]
+        for one in (None, [f"book {code}" for code in codes])
     )
     assert (alone.n_clusters, whole.n_clusters) == (None, 40)
     assert whole.auc == alone.auc
     assert whole.auc_se > 1.5 * alone.auc_se
     assert whole.auc_low < alone.auc_low
-
-
-def test_documents_baselines_and_unscored_texts_go_together(seen):
-    texts, _, _ = seen
-    rng = np.random.default_rng(5)
-    codes = np.arange(40).repeat(10)
-    labels = codes % 2 == 0
-    values = rng.normal(size=(40, 1))[codes] * 0.5 + rng.normal(size=(400, 1))
-    values += 1.5 * labels[:, None]
-    values[:5] = np.nan
-    clusters = [f"book {code}" for code in codes]
-    table = Scores(("min_k",), values, rng.normal(size=(400, 2)))
-    (row,) = judged((texts, labels, table), clusters=clusters, n_boot=50)
-    assert (row.n_members, row.n_nonmembers, row.n_unscored) == (195, 200, 5)
-    assert row.n_clusters == 40
-    assert row.increment is not None and row.increment_p is not None
-    assert row.increment > 0.1 and row.increment_p < 0.01
-    assert row.verdict == "members rank higher"
-
-
-def test_the_order_of_texts_changes_no_auc(seen):
-    texts, labels, table = seen
-    order = np.random.default_rng(2).permutation(400)
-    again = [texts[i] for i in order], labels[order], table.rows(order)
-    for row, other in zip(judged(again), judged(seen), strict=True):
-        assert row.auc == pytest.approx(other.auc, abs=1e-12)
-        assert row.operating_points[1].tpr == other.operating_points[1].tpr
-
-
-def blind_of(auc, low, above=False):
-    """Baselines of which the best has this AUC, and this corrected lower end."""
-    rows = (
-        ()
-        if auc is None
-        else (BlindBaseline(name="n", auc=auc, auc_low=0, auc_high=1),)
-    )
-    return Blind(rows, np.empty((0, 1)), np.empty(0), low, above)
+    assert (whole.n_members, whole.n_nonmembers, whole.n_unscored) == (195, 200, 5)
+    assert "left out: 5" in whole.warnings[0]
+    assert whole.increment > 0.1 and whole.increment_p < 0.01
+    assert whole.verdict == "members rank higher"
 
 
 def beside(p_value=1e-4, half_p_value=0.01):
-    return BesideReference(
-        score="min_k",
-        score_auc=0.7,
-        reference_auc=0.53,
-        p_value=p_value,
-        half_p_value=half_p_value,
-    )
+    aucs = {"score_auc": 0.7, "reference_auc": 0.53}
+    found = {"p_value": p_value, "half_p_value": half_p_value}
+    return BesideReference(score="min_k", **aucs, **found)
 
 
 @pytest.mark.parametrize(
-    ("p_value", "auc", "auc_high", "blind", "increment_p", "reference", "verdict"),
+    ("verdict", "changes"),
     [
-        (0.0001, 0.9, 0.95, (0.52, 0.47), 0.001, beside(), "members rank higher"),
-        (0.0001, 0.9, 0.95, (0.52, 0.47), 0.001, None, "may rank higher"),
-        (0.0001, 0.9, 0.95, (0.52, 0.47), 0.001, beside(0.002), "may rank higher"),
-        (0.0001, 0.9, 0.95, (0.52, 0.47), 0.001, beside(1e-4, 0.1), "may rank higher"),
-        (0.0001, 0.9, 0.95, (0.62, 0.56), 0.001, beside(), "confounded"),
-        (0.0001, 0.9, 0.95, (0.62, 0.56), 0.001, None, "confounded"),
-        (0.0001, 0.56, 0.6, (0.57, 0.51, True), 0.001, beside(), "confounded"),
-        (0.0001, 0.7, 0.75, (0.57, 0.51, True), 0.001, beside(), "may rank higher"),
-        (0.0001, 0.7, 0.75, (0.57, 0.51), 0.2, beside(), "may rank higher"),
-        (0.01, 0.6, 0.7, (0.5, 0.45), 0.001, beside(), "may rank higher"),
-        (0.3, 0.52, 0.58, (0.5, 0.45), 0.4, beside(), "no difference"),
-        (0.3, 0.52, 0.7, (0.5, 0.45), 0.4, beside(), "inconclusive"),
-        (0.0001, 0.9, 0.95, (None, None), None, None, "may rank higher"),
+        ("members rank higher", {}),
+        ("may rank higher", {"reference": None}),
+        ("may rank higher", {"reference": beside(0.002)}),
+        ("may rank higher", {"reference": beside(1e-4, 0.1)}),
+        # AUC of the best baseline, its corrected lower end, whether it is above chance.
+        ("confounded", {"blind": (0.62, 0.56)}),
+        ("confounded", {"blind": (0.62, 0.56), "reference": None}),
+        ("confounded", {"auc": (0.56, 0.6), "blind": (0.57, 0.51, True)}),
+        ("may rank higher", {"auc": (0.7, 0.75), "blind": (0.57, 0.51, True)}),
+        ("may rank higher", {"increment_p": 0.2}),
+        ("may rank higher", {"p_value": 0.01}),
+        ("no difference", {"p_value": 0.3, "auc": (0.52, 0.58)}),
+        ("inconclusive", {"p_value": 0.3, "auc": (0.52, 0.7)}),
+        ("may rank higher", {"blind": None, "increment_p": None, "reference": None}),
+        # Sets that the texts tell apart at all are confounded.
+        ("confounded", {"is_set": True, "blind": (0.53, 0.51, True)}),
+        ("members rank higher", {"is_set": True, "blind": (0.53, 0.51)}),
+        # They differ, and not by what the score was named for.
+        ("inconclusive", {"is_set": True, "auc": (0.48, 0.9), "reference": None}),
     ],
 )
-def test_verdict_rule(p_value, auc, auc_high, blind, increment_p, reference, verdict):
-    unmet = conditions(blind_of(*blind), increment_p, reference)
-    found = ranking_verdict(
-        p_value, auc=auc, auc_high=auc_high, blind=blind_of(*blind), unmet=unmet
-    )
+def test_verdict_rule(verdict, changes):
+    asked = {"p_value": 1e-4, "auc": (0.9, 0.95), "blind": (0.52, 0.47)}
+    asked |= {"increment_p": 0.001, "reference": beside(), "is_set": False} | changes
+    auc, low, *above = asked["blind"] or (None, None)
+    row = BlindBaseline(name="n", auc=auc, auc_low=0, auc_high=1)
+    rows = () if auc is None else (row,)
+    blind = Blind(rows, np.empty((0, 1)), np.empty(0), low, above == [True])
+    unmet = conditions(blind, asked["increment_p"], asked["reference"])
+    (auc, high), p_value = asked["auc"], asked["p_value"]
+    rest = {"blind": blind, "unmet": unmet, "is_set": asked["is_set"]}
+    found = ranking_verdict(p_value, auc=auc, auc_high=high, **rest)
     assert found == verdict
     # What keeps a word from more is said, with what is needed.
     said = verdict_warnings(found, p_value, auc, unmet)
     assert bool(said) == (verdict == "may rank higher")
 
 
-@pytest.mark.parametrize(
-    ("auc", "blind", "verdict"),
-    [
-        (0.7, (0.53, 0.51, True), "confounded"),
-        (0.7, (0.53, 0.51), "members rank higher"),
-        # The sets differ, and not by what the score was named for.
-        (0.48, (0.53, 0.51), "inconclusive"),
-    ],
-)
-def test_sets_that_the_texts_tell_apart_at_all_are_confounded(auc, blind, verdict):
-    unmet = () if auc > 0.5 else ("the reference model may rank as well",)
-    found = ranking_verdict(
-        0.0005, auc=auc, auc_high=0.9, blind=blind_of(*blind), unmet=unmet, is_set=True
-    )
-    assert found == verdict
-
-
 def test_swapped_members_are_said_to_rank_the_other_way_round(seen):
     texts, labels, table = seen
-    row = judged((texts, ~labels, table))[0]
+    row = ranked(texts, ~labels, table).results[0]
     assert row.auc < 0.2 and row.verdict == "members rank lower"
     assert "were the files, or the labels, swapped" in row.warnings[-1]
     assert "members look less familiar" in membership_sentence(row, [])
-    sides = [
-        (table.rows(side), [texts[i] for i in np.flatnonzero(side)])
-        for side in (~labels, labels)
-    ]
-    (suspects, asked), (pool, pool_texts) = sides
-    found = judge_texts(
-        *("set", "d", suspects, pool),
-        texts=asked,
-        pool_texts=pool_texts,
-        n_permutations=999,
-    ).set_result
+    found = asked(texts, ~labels, table, n_permutations=999).set_result
     # A classifier ranks either way; the score says which.
-    assert found is not None and found.p_value == 0.001 and found.auc > 0.7
+    assert found.p_value == 0.001 and found.auc > 0.7
     assert found.verdict == "members rank lower"
 
 
 def test_members_stand_out_of_a_pool_and_nonmembers_do_not(seen):
-    texts, labels, table = seen
-    sides = [
-        (table.rows(side), [t for t, s in zip(texts, side, strict=True) if s])
-        for side in (labels, ~labels)
-    ]
-    (suspects, suspect_texts), (pool, pool_texts) = sides
-    found = judge_texts(
-        "set",
-        "d",
-        suspects,
-        pool,
-        texts=suspect_texts,
-        pool_texts=pool_texts,
-        fprs=(0.001, 0.05),
-        n_permutations=99,
-    )
+    found = asked(*seen, fprs=(0.001, 0.05))
     assert found.p_values.shape == found.adjusted.shape == (200, 3)
     assert (found.adjusted >= found.p_values).all()
     none, at5 = found.thresholds[:2]
     assert (none.threshold, none.n_above, none.fpr_low) == (None, None, None)
-    assert at5.threshold is not None and at5.n_above is not None
     assert at5.n_above == np.count_nonzero(found.p_values[:, 0] <= 0.05) > 40
-    assert at5.fpr_low is not None and at5.fpr_low < 0.05 < (at5.fpr_high or 0)
+    assert at5.fpr_low < 0.05 < (at5.fpr_high or 0)
     # All 200 were seen; more tells the first score more, and noise tells nothing.
-    shares = [
-        judge_texts(
-            *("set", "d", suspects, pool),
-            texts=suspect_texts,
-            pool_texts=pool_texts,
-            primary=name,
-            n_permutations=9,
-        ).seen
-        for name in NAMES
-    ]
-    first, second, noise = (share for share in shares if share is not None)
+    first, second, noise = (
+        asked(*seen, primary=name, n_permutations=9).seen for name in "012"
+    )
     assert 1 >= first.estimate >= first.low > 0.5 > second.low > 0.1 > noise.low
     assert first.beyond_reference and not noise.beyond_reference
     # 10 of 200 are expected; the pool's own noise counts too: sd 4.3, 4 of those.
     assert (found.thresholds[5].n_above or 0) <= 28
-    assert found.set_result is not None
     assert found.set_result.p_value == found.set_result.p_adjusted == 1 / 100
     assert found.set_result.verdict == "may rank higher"
     assert "at least 999 non-members, there are 200" in found.warnings[0]
 
 
-def test_a_pool_of_another_date_is_confounded_and_said(seen):
-    texts, labels, table = seen
-    sides = [
-        (
-            Scores(NAMES, table.values[side]),
-            [f"{t} {year}" for t, s in zip(texts, side, strict=True) if s],
-        )
-        for side, year in ((labels, 2010), (~labels, 2024))
-    ]
-    (suspects, suspect_texts), (pool, pool_texts) = sides
-    found = judge_texts(
-        "set",
-        "d",
-        suspects,
-        pool,
-        texts=suspect_texts,
-        pool_texts=pool_texts,
-        n_permutations=19,
-    )
-    assert found.set_result is not None
-    assert found.set_result.verdict == "confounded"
-    assert "texts alone tell the suspected set from the pool" in found.warnings[-1]
-
-
-def test_few_or_unscored_suspects_keep_their_rows():
-    rng = np.random.default_rng(3)
-    values = rng.normal(size=(5, 1))
-    values[2] = np.nan
-    found = judge_texts(
-        "set",
-        "d",
-        Scores(("min_k",), values),
-        Scores(("min_k",), rng.normal(size=(30, 1))),
-        texts=[f"text {i}" for i in range(5)],
-        pool_texts=[f"pool {i}" for i in range(30)],
-    )
-    assert np.isnan(found.p_values[2, 0]) and np.isnan(found.adjusted[2, 0])
-    assert np.isfinite(np.delete(found.p_values, 2)).all()
-    assert found.set_result is None
-    assert any("no set-level test" in text for text in found.warnings)
-
-
 def test_plots_name_every_score_with_its_auc_and_repeat_to_the_byte(seen):
     _, labels, table = seen
     pictures = score_pictures(table, labels)
-    plot = roc_plot(pictures, primary="min_k")
+    plot = roc_plot(pictures, primary="0")
     for picture, score in zip(pictures, table.values.T, strict=True):
         auc, _ = auc_delong(score[labels], score[~labels])
         assert picture.auc == pytest.approx(auc, abs=1e-12)
         assert f">{picture.method}, AUC {auc:.3f}<" in plot
     assert ">chance<" in plot
-    assert plot == roc_plot(pictures, primary="min_k")
-    first = pictures[0]
-    groups = {"non-members": first.nonmembers, "members": first.members}
-    drawn = histogram(groups, "min_k", "share of the texts")
-    assert ">members<" in drawn and ">non-members<" in drawn
-
-
-def test_a_constant_score_can_be_drawn():
-    pictures = score_pictures(Scores(("loss",), np.zeros((8, 1))), np.arange(8) < 4)
-    assert "AUC 0.500" in roc_plot(pictures)
-    groups = {"non-members": pictures[0].nonmembers, "texts": np.empty(0)}
+    assert plot == roc_plot(pictures, primary="0")
+    groups = {"non-members": pictures[0].nonmembers, "members": pictures[0].members}
+    shown = histogram(groups, "min_k", "share of the texts")
+    assert ">members<" in shown and ">non-members<" in shown
+    (flat,) = score_pictures(scores_of(np.zeros(8)), np.arange(8) < 4)
+    assert "AUC 0.500" in roc_plot([flat])
+    groups = {"non-members": flat.nonmembers, "texts": np.empty(0)}
     assert histogram(groups, "loss", "share").startswith("<svg")
+
+
+@pytest.mark.parametrize("p", [0.0504, 0.00104, 0.0499999, 9.96e-4, 1.0, 1e-4])
+def test_a_p_value_is_never_shown_below_what_it_is(p):
+    assert p <= float(plain_p(p)) <= p * 1.11
+
+
+def test_equal_texts_join_the_documents_that_hold_them():
+    texts = ["x", "y", "y", "z", "z", "w", " ", " "]
+    codes = document_codes(texts, ["a", "a", "b", "b", "c", "d", "e", "f"])
+    assert codes.tolist() == [0, 0, 0, 0, 0, 1, 2, 3]
+    assert document_codes(["x", "y", "x"], None).tolist() == [0, 1, 0]
+    assert document_codes(["x", "y"], ["a", "a"]).tolist() == [0, 0]
+    # Texts that all differ are their own documents.
+    assert independent_codes(["x", "y"], None) is None
+    assert independent_codes(["x", "y", "x"], None) is not None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        ("abcc", "defdb", "aef"),
+        # Ten texts that each stand three times are a file that was written so.
+        ("abcdefghij" * 3, "aklm", "bcdefghijklm"),
+        ("abcdefghi" * 3, "kl", "kl"),
+        ("abcdefghij" * 3 + "a", "kl", "kl"),
+        ("abcdefghij" * 2, "klmnopqrst" * 3, "abcdefghijklmnopqrst"),
+        ("ab", "ab", ""),
+    ],
+)
+def test_a_text_that_stands_once_on_both_sides_together_is_compared(
+    first, second, kept
+):
+    sides = np.arange(len(first + second)) < len(first)
+    found = compared([*first, *second], sides, None, ASKED)
+    assert "".join(np.array([*first, *second])[found.kept]) == kept
+    # A copy of a text that is compared needs no reason.
+    has_none = [why is None for why in found.why]
+    assert has_none == [text in kept for text in first + second]
+
+
+def test_a_text_of_two_documents_is_left_out_and_copies_in_one_stay():
+    documents = ["a", "a", "a", "b", "b", "c", "b"]
+    found = compared([*"xxyzyzw"], np.arange(7) < 5, documents, ASKED)
+    assert found.kept.tolist() == [True, True, *[False] * 4, True]
+    assert found.why[2:6] == (
+        "stands in more than one document",
+        "stands among the non-members",
+        "stands in more than one document",
+        "stands among the texts in question",
+    )
+    assert [words[:21] for words in found.warnings] == ["1 distinct text stand"] * 2
+
+
+def test_five_copies_of_every_text_change_no_number_of_a_comparison():
+    texts, labels = drawn(120, 1), np.arange(120) < 60
+    values = np.random.default_rng(0).normal(size=(120, 2)) + 0.5 * labels[:, None]
+    five = np.arange(120).repeat(5)
+    once, copied = (
+        ranked([texts[i] for i in rows], labels[rows], scores_of(values[rows])).results
+        for rows in (np.arange(120), five)
+    )
+    first, second, *rest = copied[0].warnings
+    assert first == "each text among the members stands 5 times and counts once"
+    assert "among the non-members stands 5 times" in second
+    assert dataclasses.replace(copied[0], warnings=tuple(rest)) == once[0]
+    assert copied[1] == once[1]
+
+
+def test_copies_of_a_pool_and_of_a_set_change_no_p_value():
+    texts, sides = drawn(90, 4), np.arange(90) < 40
+    values = np.random.default_rng(3).normal(size=90)
+    rows = np.concatenate([np.arange(40).repeat(4), np.arange(40, 90).repeat(3)])
+    once = asked(texts, sides, scores_of(values))
+    copied = asked([texts[i] for i in rows], sides[rows], scores_of(values[rows]))
+    four = np.arange(40).repeat(4)
+    np.testing.assert_array_equal(copied.p_values, once.p_values[four])
+    np.testing.assert_array_equal(copied.adjusted, once.adjusted[four])
+    assert copied.thresholds == once.thresholds
+    assert copied.seen == once.seen and copied.set_result == once.set_result
+
+
+def test_a_text_in_question_that_stands_in_the_pool_has_no_p_value():
+    texts, sides = drawn(70, 7), np.arange(70) < 30
+    values = np.random.default_rng(6).normal(size=70)
+    apart = asked(texts, sides, scores_of(values))
+    leaked = asked(
+        [*texts, *texts[:12]],
+        np.append(sides, [False] * 12),
+        scores_of(np.append(values, values[:12])),
+    )
+    np.testing.assert_array_equal(leaked.p_values[12:], apart.p_values[12:])
+    assert np.isnan(leaked.p_values[:12]).all() and np.isnan(leaked.adjusted[:12]).all()
+    assert leaked.why == ("stands among the non-members",) * 12 + (None,) * 18
+    at5 = leaked.thresholds[1]
+    assert at5.n_above == np.count_nonzero(leaked.p_values <= 0.05)
+    assert at5.threshold == apart.thresholds[1].threshold
+    assert "12 distinct texts stand among the texts in question" in leaked.warnings[0]
+    # 18 texts are in question alone.
+    assert leaked.seen.n_texts == 18 and leaked.seen.n_pool == 40
+    assert apart.set_result is not None and leaked.set_result is None
+
+
+def test_copies_are_too_few_to_compare():
+    texts, sides = drawn(20, 9), np.arange(40) < 20
+    scores = scores_of(np.arange(40.0))
+    with pytest.raises(InputError, match="no text is left in the pool"):
+        asked(texts * 2, sides, scores)
+    with pytest.raises(InputError, match=r"too few texts of members .* \(0\)"):
+        ranked(["one"] * 20 + texts, sides, scores)
+
+
+def test_a_constant_score_is_inconclusive_however_many_texts():
+    texts, sides = drawn(800, 10), np.arange(800) < 400
+    (row,) = ranked(texts, sides, scores_of(np.zeros(800)), n_boot=10).results
+    assert row.verdict == "inconclusive"
+    assert any("0 is the same for every text" in said for said in row.warnings)
+    found = asked(texts, sides, scores_of(np.zeros(800)), n_permutations=9).set_result
+    assert found.verdict == "inconclusive"
+    assert "every score is the same for every text" in found.warnings[-1]
+
+
+def test_unlabelled_texts_of_another_year_are_named_beside_labelled_ones():
+    texts = [f"{t} in {2015 if i < 80 else 2024}" for i, t in enumerate(drawn(120, 12))]
+    run = RunTexts(
+        name="x",
+        texts=tuple(texts),
+        roles=(MEMBER,) * 40 + (NONMEMBER,) * 40 + (TEXT,) * 40,
+        clusters=None,
+        sources=("x",) * 120,
+    )
+    table = scores_of(np.random.default_rng(14).normal(size=120))
+    found = judged(run, table, np.zeros(120, bool), study_of(n_texts=120), seed=0)
+    assert len(found.results) == 1
+    assert any("texts alone tell the suspected set" in said for said in found.warnings)
+
+
+def test_documents_of_a_pool_are_counted_and_leave_a_rate_without_an_interval():
+    found = asked(
+        drawn(150, 16),
+        np.arange(150) < 30,
+        scores_of(np.random.default_rng(15).normal(size=150)),
+        clusters=[str(i) for i in range(30)],
+        pool_clusters=[str(i // 4) for i in range(120)],
+        fprs=(0.01, 0.1),
+    )
+    none, at10 = found.thresholds
+    assert (none.threshold, none.n_above) == (None, None)
+    assert at10.n_above == np.count_nonzero(found.p_values <= 0.1)
+    assert at10.threshold is not None and at10.fpr_low is None
+    assert found.p_values.min() >= 1 / 31
+    said = " ".join(found.warnings)
+    assert "at least 99 documents of non-members, there are 30" in said
+    assert "the pool comes from 30 documents" in said
+    assert found.seen is None and "no share seen is given" in said
+
+
+def test_a_set_is_not_called_alike_where_one_score_may_rank_well():
+    """Thirty scores, one of which sees something: the classifier loses sight of it."""
+    sides = np.arange(200) < 100
+    values = np.random.default_rng(1).normal(size=(200, 30))
+    values[:, 0] += 0.3 * sides
+    found = asked(drawn(200, 18), sides, scores_of(values)).set_result
+    # By itself the classifier would rule out an AUC of 0.6.
+    assert found.auc < 0.5 and found.p_value > 0.05
+    assert found.verdict == "inconclusive"
+
+
+def zipf_draws(rng, n, n_others, *, n_source, exponent):
+    """Two draws with repeats from one source, whose frequent texts are likelier."""
+    weights = np.arange(1.0, n_source + 1) ** -exponent
+    weights /= weights.sum()
+    ids = np.concatenate([rng.choice(n_source, k, p=weights) for k in (n, n_others)])
+    scores = np.log(weights) + rng.normal(size=n_source)
+    return [f"text {i}" for i in ids], np.arange(len(ids)) < n, scores_of(scores[ids])
+
+
+def test_labelled_draws_of_two_sizes_from_one_source_keep_the_level():
+    rng = np.random.default_rng(0)
+    draws = (zipf_draws(rng, 500, 100, n_source=1500, exponent=0.8) for _ in range(40))
+    p_values = [ranked(*draw, n_boot=2).results[0].p_value for draw in draws]
+    # 3 standard errors of 40 files; copies that move as one give 0.3.
+    assert np.mean(np.array(p_values) <= 0.05) <= 0.05 + 3 * 0.0345
+
+
+def test_p_values_of_texts_from_the_source_of_the_pool_keep_the_level():
+    rng, shares = np.random.default_rng(1), []
+    for _ in range(20):
+        draw = zipf_draws(rng, 150, 120, n_source=400, exponent=1.0)
+        found = asked(*draw, n_permutations=9)
+        (p_values,) = found.p_values.T
+        tested = np.isfinite(p_values)
+        assert [why is None for why in found.why] == tested.tolist()
+        shares.append(np.mean(p_values[tested] <= 0.05))
+        assert found.thresholds[1].n_discoveries == 0
+    # Texts share their pool: 3 standard errors over 20 files of the mean of a file.
+    assert np.mean(shares) <= 0.05 + 3 * np.std(shares) / np.sqrt(20)
+
+
+def check_levels(p_values):
+    """Each level is kept, within 3 standard errors of so many files."""
+    p_values = np.array(p_values)
+    for level in LEVELS:
+        se = np.sqrt(level * (1 - level) / len(p_values))
+        assert np.mean(p_values <= level) <= level + 3 * se
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "n_others", "n_source", "exponent"),
+    [
+        (800, 150, 2500, 0.6),
+        (60, 300, 500, 1.0),
+        (150, 150, 400, 1.2),
+        (1500, 100, 5000, 0.4),
+    ],
+)
+def test_draws_with_repeats_keep_every_level(n, n_others, n_source, exponent):
+    rng, of_sets, of_texts = np.random.default_rng(n), [], []
+    for seed in range(1000):
+        texts, sides, table = zipf_draws(
+            rng, n, n_others, n_source=n_source, exponent=exponent
+        )
+        kept = compared(texts, sides, None, ASKED).kept
+        scores, sides = table.values[kept], sides[kept]
+        of_sets.append(auc_p_values(scores, sides, n=999, seed=seed)[0])
+        p_values = conformal_p_values(scores[sides, 0], scores[~sides, 0])
+        of_texts.append([np.mean(p_values <= level) for level in LEVELS])
+    check_levels(of_sets)
+    for level, shares in zip(LEVELS, np.transpose(of_texts), strict=True):
+        assert shares.mean() <= level + 3 * shares.std() / np.sqrt(1000)
+
+
+@pytest.mark.slow
+def test_documents_that_share_texts_keep_every_level():
+    """Documents of own texts and of a common stock, whose texts are likelier."""
+    rng, of_sets = np.random.default_rng(2), []
+    for seed in range(1000):
+        documents = np.arange(90).repeat(rng.geometric(0.3, size=90))
+        stock = rng.integers(40, size=len(documents))
+        is_common = rng.random(len(documents)) < 0.2
+        texts = [
+            f"common {k}" if common else f"own {i}"
+            for i, (k, common) in enumerate(zip(stock, is_common, strict=True))
+        ]
+        scores = rng.normal(size=90)[documents] + rng.normal(size=len(documents))
+        scores[is_common] = 3.0
+        sides = documents < 70
+        kept = compared(texts, sides, documents.tolist(), ASKED).kept
+        own = scores[kept, None], sides[kept], documents[kept]
+        of_sets.append(auc_p_values(*own, n=999, seed=seed)[0])
+    check_levels(of_sets)

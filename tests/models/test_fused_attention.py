@@ -1,4 +1,4 @@
-"""Fused attention: which kernel when, and the numbers of the blocks.
+"""Fused attention: which kernel when, the numbers of the blocks, lowered programs.
 
 No GPU or TPU is at hand here: splash runs in Pallas's interpreter, and what would be
 compiled for a TPU or a GPU is read as text.
@@ -6,6 +6,7 @@ compiled for a TPU or a GPU is read as text.
 
 import dataclasses
 import functools
+import re
 import sys
 import types
 
@@ -15,31 +16,52 @@ import numpy as np
 import pytest
 from flax import nnx
 from jax._src.cudnn import fused_attention_stablehlo
+from jax.sharding import AxisType
 
 from jaxcontam.models import attention, fused_attention
+from jaxcontam.models.attention import AttentionContext, attend
+from jaxcontam.models.config import ExpertShape, gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import (
     Hardware,
     attend_after_prefix,
+    attend_cudnn,
     attend_splash,
     fuses_prefix,
-    hardware,
     kernel_of,
     kernel_of_rows,
 )
+from jaxcontam.models.sharding import WeightSharding
 from jaxcontam.scoring import local
-from tests.support.attention_shapes import (
-    GROUPED,
-    H100,
-    LLAMA,
-    SHAPE,
-    TPU,
-    change,
-    operands,
-)
+from jaxcontam.scoring.gradients import _mean_loss
+from jaxcontam.scoring.kernel import score_continuations, target_scores
+from train.step import Compute, adamw, training_step
 
+H100 = Hardware("cuda", "NVIDIA H100", (9, 0))
 A100 = Hardware("cuda", "NVIDIA A100", (8, 0))
 T4 = Hardware("cuda", "Tesla T4", (7, 5))
+TPU = Hardware("tpu", "TPU v4")
+SHAPE = gpt2_shape(vocab_size=300, d_model=96, n_layers=2, n_heads=6, context=512)
+GROUPED = dataclasses.replace(SHAPE, n_kv_heads=2)
+LLAMA = llama_shape(
+    vocab_size=300, d_model=96, n_layers=2, n_heads=6, d_ff=64, context=512
+)
+MIXTURE = dataclasses.replace(
+    LLAMA, experts=ExpertShape(n=4, n_used=2, normalised=True)
+)
+
+
+def change(**fields):
+    return dataclasses.replace(SHAPE, **fields)
+
+
+def operands(config, T, dtype=jnp.float32, B=2):
+    G, E = config.n_kv_heads, config.head_dim
+    R = config.n_heads // G
+    shapes = [(B, T, G, R, E), (B, T, G, E), (B, T, G, E), (B, T, G, R, E)]
+    keys = jax.random.split(jax.random.key(T), 4)
+    drawn = [jax.random.normal(k, s) for k, s in zip(keys, shapes, strict=True)]
+    return [x.astype(dtype) for x in drawn]
 
 
 @pytest.mark.parametrize(
@@ -65,51 +87,31 @@ def test_kernel_follows_from_device_dtype_and_shape(config, dtype, on, kernel):
     assert kernel_of_rows(config, dtype, 256, on) == kernel
 
 
-def test_short_rows_are_computed_in_blocks():
-    found = [kernel_of_rows(SHAPE, "float32", T, TPU) for T in (1, 127, 128)]
-    assert found == ["blocks", "blocks", "splash"]
-
-
-@pytest.mark.parametrize(
-    ("windows", "T", "kernel"),
-    [
+def test_short_rows_and_layers_that_see_differently_far_are_computed_in_blocks():
+    for windows, T, kernel in (
+        ((), 127, "blocks"),
+        ((), 128, "splash"),
         ((None, None), 256, "splash"),
         ((200, 200), 256, "splash"),
         ((200, None), 256, "blocks"),
         # No row of 200 is longer than the window, so that it hides nothing.
         ((200, None), 200, "splash"),
         ((200, 300), 201, "blocks"),
-    ],
-)
-def test_layers_that_see_differently_far_are_computed_in_blocks(windows, T, kernel):
-    assert kernel_of_rows(change(windows=windows), "float32", T, TPU) == kernel
+    ):
+        assert kernel_of_rows(change(windows=windows), "float32", T, TPU) == kernel
 
 
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
+def test_report_names_the_kernel_of_rows_as_long_as_the_context(monkeypatch):
+    monkeypatch.setattr(local, "hardware", lambda: TPU)
+    decoder = types.SimpleNamespace(dtype="float32", precision="highest")
+    more = {"decoder": decoder, "name": "m", "fingerprint": "f", "n_parameters": 1}
+    for config, said in (
         (SHAPE, "splash"),
         (change(windows=(200, None)), None),
         (change(context=127), None),
-    ],
-)
-def test_report_names_the_kernel_of_rows_as_long_as_the_context(
-    config, said, monkeypatch
-):
-    monkeypatch.setattr(local, "hardware", lambda: TPU)
-    checkpoint = types.SimpleNamespace(
-        config=config,
-        decoder=types.SimpleNamespace(dtype="float32", precision="highest"),
-        name="m",
-        fingerprint="f",
-        n_parameters=1,
-    )
-    assert local.model_info(checkpoint).attention == said
-
-
-def test_hardware_here_has_no_fused_kernel():
-    assert hardware().platform == jax.devices()[0].platform == "cpu"
-    assert kernel_of(SHAPE, "bfloat16", hardware()) == "blocks"
+    ):
+        checkpoint = types.SimpleNamespace(config=config, **more)
+        assert local.model_info(checkpoint).attention == said
 
 
 def blocks(q, k, v, config):
@@ -128,47 +130,38 @@ def interpreted(monkeypatch):
 
 
 SMALL = dataclasses.replace(SHAPE, n_heads=2, n_kv_heads=1)
-CASES = {
-    "plain": (SMALL, 128),
-    "several blocks": (dataclasses.replace(SMALL, n_kv_heads=2), 384),
-    "padded, window": (dataclasses.replace(SMALL, windows=(37, 37)), 150),
-    "softcap": (dataclasses.replace(SMALL, attention_softcap=2.0), 128),
-    "own scale, wide": (
-        dataclasses.replace(SMALL, head_dim=72, attention_scale=0.2),
-        128,
-    ),
-    "all at once": (
-        dataclasses.replace(GROUPED, attention_softcap=2.0, windows=(200, 200)),
-        600,
-    ),
-}
-"""What is special, a shape, and tokens of a row."""
-QUICK = ("padded, window",)
+small = functools.partial(dataclasses.replace, SMALL)
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
+
+
+def value_and_gradients(f, config, inputs, slope):
+    def total(q, k, v):
+        mixed = f(q, k, v, config)
+        return jnp.sum(mixed * slope), mixed
+
+    gradients = jax.grad(total, argnums=(0, 1, 2), has_aux=True)
+    found, mixed = jax.jit(gradients)(*inputs)
+    return mixed, *found
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("config", "T"),
     [
-        pytest.param(case, marks=() if case in QUICK else pytest.mark.slow)
-        for case in CASES
+        slow(SMALL, 128),
+        slow(small(n_kv_heads=2), 384),
+        (small(windows=(37, 37)), 150),
+        slow(small(attention_softcap=2.0), 128),
+        slow(small(head_dim=72, attention_scale=0.2), 128),
+        slow(change(n_kv_heads=2, attention_softcap=2.0, windows=(200, 200)), 600),
     ],
 )
-def test_splash_gives_the_numbers_and_gradients_of_blocks(case, interpreted):
-    config, T = CASES[case]
+def test_splash_gives_the_numbers_and_gradients_of_blocks(config, T, interpreted):
     *inputs, slope = operands(config, T)
-
-    def with_gradients(f):
-        def total(q, k, v):
-            mixed = f(q, k, v, config)
-            return jnp.sum(mixed * slope), mixed
-
-        return jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))(*inputs)
-
-    found, mixed = with_gradients(interpreted)
-    wanted, expected = with_gradients(blocks)
+    found = value_and_gradients(interpreted, config, inputs, slope)
+    wanted = value_and_gradients(blocks, config, inputs, slope)
     # Sums of up to 600 float32 terms, in another order.
-    np.testing.assert_allclose(mixed, expected, atol=1e-5)
-    for one, other in zip(found, wanted, strict=True):
+    np.testing.assert_allclose(found[0], wanted[0], atol=1e-5)
+    for one, other in zip(found[1:], wanted[1:], strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5 * np.abs(other).max())
 
 
@@ -187,37 +180,20 @@ def test_a_whole_decoder_gives_the_same_hidden_states(interpreted):
 @pytest.mark.slow
 def test_splash_of_bfloat16_is_as_near_the_exact_numbers_as_blocks(interpreted):
     *inputs, slope = operands(SMALL, 128, jnp.bfloat16)
-    exact = [x.astype(jnp.float32) for x in inputs]
-
-    def gradients(f, inputs):
-        def total(q, k, v):
-            return jnp.sum(f(q, k, v, SMALL) * slope.astype(jnp.float32))
-
-        return jax.jit(jax.grad(total, argnums=(0, 1, 2)))(*inputs)
-
+    *exact, slope = [x.astype(jnp.float32) for x in (*inputs, slope)]
     with jax.default_matmul_precision("highest"):
-        found = gradients(interpreted, inputs)
-    near, wanted = gradients(blocks, inputs), gradients(blocks, exact)
-    for one, other, truth in zip(found, near, wanted, strict=True):
-        errors = [
-            np.abs(np.asarray(x, np.float32) - truth).mean() for x in (one, other)
-        ]
-        # Splash rounds more often: the scaled queries, and the mixed values.
-        assert errors[0] < 2 * errors[1]
-        # bfloat16 keeps 8 bits.
-        assert errors[0] < 2**-7 * np.abs(truth).mean()
-
-
-@pytest.mark.slow
-def test_a_change_of_a_later_token_moves_no_earlier_one(interpreted):
-    q, k, v, _ = operands(SMALL, 200, B=1)
-    mixed = jax.jit(functools.partial(interpreted, config=SMALL))
-    before, after = (
-        np.asarray(mixed(q, k.at[:, 150:].add(x), v.at[:, 150:].add(x)))
-        for x in (0.0, 3.0)
+        found = value_and_gradients(interpreted, SMALL, inputs, slope)[1:]
+    near, wanted = (
+        value_and_gradients(blocks, SMALL, x, slope)[1:] for x in (inputs, exact)
     )
-    np.testing.assert_array_equal(after[:, :150], before[:, :150])
-    assert np.abs(after - before)[:, 150:].max(axis=(0, 2, 3, 4)).min() > 1e-3
+    for one, other, truth in zip(found, near, wanted, strict=True):
+        error, usual = (
+            np.abs(np.asarray(x, np.float32) - truth).mean() for x in (one, other)
+        )
+        # Splash rounds more often: the scaled queries, and the mixed values.
+        assert error < 2 * usual
+        # bfloat16 keeps 8 bits.
+        assert error < 2**-7 * np.abs(truth).mean()
 
 
 def cudnn_in_xla(q, k, v, *, scale, mask_type, return_residual, **lengths):
@@ -241,9 +217,7 @@ def cudnn_in_xla(q, k, v, *, scale, mask_type, return_residual, **lengths):
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize("length", [1, 37, 48])
-def test_two_merged_calls_give_the_numbers_of_one_softmax_over_prefix_and_row(
-    length, dtype, monkeypatch
-):
+def test_two_merged_calls_are_one_softmax_over_all(length, dtype, monkeypatch):
     monkeypatch.setattr(
         fused_attention_stablehlo, "dot_product_attention", cudnn_in_xla
     )
@@ -274,30 +248,245 @@ def test_two_merged_calls_give_the_numbers_of_one_softmax_over_prefix_and_row(
     assert 0 < errors[0] < 3 * errors[1]
 
 
-@pytest.mark.parametrize(
-    ("config", "T", "P", "fuses"),
-    [
-        (SHAPE, 128, 128, True),
-        (SHAPE, 127, 128, False),
-        (change(windows=(256, 256)), 128, 128, True),
-        (change(windows=(255, 255)), 128, 128, False),
-        (change(attention_softcap=2.0), 128, 128, False),
-    ],
-)
-def test_rows_after_a_prefix_are_fused_where_nothing_of_it_is_hidden(
-    config, T, P, fuses
-):
-    assert fuses_prefix(config, "bfloat16", T, P, H100) == fuses
-    assert not fuses_prefix(config, "float32", T, P, H100)
-    assert not fuses_prefix(config, "bfloat16", T, P, TPU)
-
-
-def test_rows_after_a_prefix_take_blocks_where_jax_keeps_its_calls_elsewhere(
-    monkeypatch,
-):
+def test_rows_after_a_prefix_are_fused_where_nothing_of_it_is_hidden(monkeypatch):
+    for config, T, fuses in (
+        (SHAPE, 128, True),
+        (SHAPE, 127, False),
+        (change(windows=(256, 256)), 128, True),
+        (change(windows=(255, 255)), 128, False),
+        (change(attention_softcap=2.0), 128, False),
+    ):
+        assert fuses_prefix(config, "bfloat16", T, 128, H100) == fuses
+        assert not fuses_prefix(config, "float32", T, 128, H100)
+        assert not fuses_prefix(config, "bfloat16", T, 128, TPU)
+    # Nor where JAX keeps its calls elsewhere.
     fused_attention._cudnn_calls.cache_clear()
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "jax._src.cudnn", None)
         assert not fuses_prefix(SHAPE, "bfloat16", 128, 128, H100)
     fused_attention._cudnn_calls.cache_clear()
-    assert fuses_prefix(SHAPE, "bfloat16", 128, 128, H100)
+
+
+@pytest.fixture(autouse=True)
+def cudnn(monkeypatch):
+    """Let cuDNN's version, which decides nothing that is used here, be known."""
+    monkeypatch.setattr(fused_attention_stablehlo, "check_cudnn_version", lambda: 91100)
+
+
+def decoder_of(config, dtype, device):
+    shapes = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0), on=device))
+    graphdef, state = nnx.split(shapes)
+
+    def cast(path, leaf):
+        is_operand = "kernel" in jax.tree_util.keystr(path) or leaf.ndim == 2
+        return jax.ShapeDtypeStruct(leaf.shape, dtype if is_operand else leaf.dtype)
+
+    return graphdef, jax.tree.map_with_path(cast, state)
+
+
+def scores(graphdef, state, inputs_BS, targets_BS):
+    """As `score_tokens` computes them, in blocks of a CPU's width."""
+    decoder = nnx.merge(graphdef, state)
+    with jax.default_matmul_precision(decoder.precision):
+        hidden = decoder(inputs_BS).reshape(inputs_BS.size, -1)
+        return target_scores(
+            hidden, decoder.head_VD, targets_BS.reshape(-1), moments=False
+        ).logprobs
+
+
+def lowered(f, platform, *args):
+    return jax.jit(f).trace(*args).lower(lowering_platforms=(platform,)).as_text()
+
+
+def step_of(config, device, T, *, on_mesh=False, **more):
+    """A training step and the shapes that it takes."""
+    graphdef, params = decoder_of(config, "float32", device)
+    optimizer = adamw(1e-3, 10, params)
+    if on_mesh:
+        axes = (AxisType.Auto,) * 2
+        more["mesh"] = jax.make_mesh((1, 1), ("data", "model"), axis_types=axes)
+    step = functools.partial(training_step, graphdef, optimizer, **more)
+    batch = jax.ShapeDtypeStruct((2, T), jnp.int32)
+    return step, (params, jax.eval_shape(optimizer.init, params), batch)
+
+
+def scorer_text(config, dtype, device, T=256):
+    graphdef, state = decoder_of(config, dtype, device)
+    ids = jax.ShapeDtypeStruct((2, T), jnp.int32)
+    score = functools.partial(scores, graphdef)
+    return lowered(score, device.platform, state, ids, ids)
+
+
+def products(jaxpr):
+    """Every product of a program, those of its inner programs and kernels as well."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in ("dot_general", "ragged_dot_general"):
+            yield equation
+        for inner in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
+        ):
+            inner = getattr(inner, "jaxpr", inner)
+            if hasattr(inner, "eqns"):
+                yield from products(inner)
+
+
+# Of the block of layers four products, of its kernel two, of the head and the targets
+# two; a mixture has a router.
+@pytest.mark.parametrize(
+    ("config", "n_products"),
+    [(SHAPE, 8), (LLAMA, 8), (MIXTURE, 9)],
+    ids=["gpt2", "llama", "mixture"],
+)
+def test_float32_scorer_on_a_tpu_is_of_highest_precision(config, n_products):
+    graphdef, state = decoder_of(config, "float32", TPU)
+    ids = jax.ShapeDtypeStruct((2, 256), jnp.int32)
+    traced = jax.jit(functools.partial(scores, graphdef)).trace(state, ids, ids)
+    found = list(products(traced.jaxpr.jaxpr))
+    assert len(found) == n_products
+    highest = jax.lax.Precision.HIGHEST
+    assert {equation.params["precision"] for equation in found} == {(highest, highest)}
+    text = traced.lower(lowering_platforms=("tpu",)).as_text()
+    assert text.count("tpu_custom_call") == 1
+    outside = [
+        line
+        for line in text.splitlines()
+        if re.search(r"\Wdot_general|\.ragged_dot\W", line)
+    ]
+    assert len(outside) == n_products - 2
+    assert all(line.count("HIGHEST") == 2 for line in outside), outside
+
+
+@pytest.mark.parametrize("config", [SHAPE, MIXTURE])
+def test_float32_on_a_gpu_is_multiplied_in_three_passes_and_never_in_one(config):
+    """JAX's default there rounds operands to 11 bits, forward and backward."""
+    graphdef, params = decoder_of(config, "float32", H100)
+    ids = jax.ShapeDtypeStruct((2, 65), jnp.int32)
+    step, args = step_of(config, H100, 65)
+    for traced in (
+        jax.jit(functools.partial(scores, graphdef)).trace(params, ids, ids),
+        jax.jit(step).trace(*args),
+    ):
+        found = {one.params["precision"] for one in products(traced.jaxpr.jaxpr)}
+        assert found == {jax.lax.DotAlgorithmPreset.TF32_TF32_F32_X3}
+
+
+def test_bfloat16_kernel_of_a_tpu_asks_for_one_pass():
+    """At any other precision its compiler refuses operands of bfloat16."""
+    inputs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in operands(SHAPE, 256)]
+    inputs = [x.update(dtype=jnp.bfloat16) for x in inputs[:3]]
+
+    def total(q, k, v):
+        return jnp.sum(attend(q, k, v, CONTEXT, SHAPE))
+
+    with jax.default_matmul_precision("highest"):
+        traced = jax.jit(jax.grad(total, argnums=(0, 1, 2))).trace(*inputs)
+    found = [equation.params["precision"] for equation in products(traced.jaxpr.jaxpr)]
+    # Two forward, three for the queries, four for keys and values, and row sums.
+    assert len(found) >= 9
+    lowest = jax.lax.Precision.DEFAULT
+    assert set(found) == {(lowest, lowest)}
+    assert traced.lower(lowering_platforms=("tpu",)).as_text().count("tpu_custom") == 3
+
+
+CONTEXT = AttentionContext(None, jnp.arange(256), None, None, TPU)
+
+
+def custom_calls(text):
+    return re.findall(r"custom_call @([^(]+)\(", text)
+
+
+@pytest.mark.parametrize("windows", [(), (100, 100)])
+def test_bfloat16_scorer_on_a_gpu_asks_for_cudnn(windows):
+    text = scorer_text(change(windows=windows), "bfloat16", H100)
+    assert custom_calls(text) == ["__cudnn$fmhaSoftmax"]
+    (size,) = re.findall(r"sliding_window_length\\22: (\d+)", text)
+    assert int(size) == (100 if windows else 0)
+    assert "256x256" not in text, "no array of all pairs of tokens"
+
+
+def test_pairs_on_a_gpu_write_no_scores_of_tokens_by_tokens():
+    graphdef, state = decoder_of(SHAPE, "bfloat16", H100)
+    K, P, T = 3, 192, 160
+    ids = [
+        jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((4, P), (4,), (4, K, T))
+    ]
+    pairs = functools.partial(score_continuations, graphdef, at_once=2)
+    text = lowered(pairs, "cuda", state, *ids)
+    # The prefix by itself, the rows by themselves, and the rows' look at the prefix.
+    assert custom_calls(text) == ["__cudnn$fmhaSoftmax"] * 3
+    pairs_of_tokens = [f"{T}x{T}x", f"{T}x{P}x", f"{P}x{P}x", f"{T}x{P + T}x"]
+    assert not [words for words in pairs_of_tokens if words in text]
+
+
+def test_float32_scorer_on_a_gpu_asks_for_no_library():
+    text = scorer_text(SHAPE, "float32", H100)
+    assert custom_calls(text) == []
+    assert "256x256" in text, "a block of queries and its keys"
+
+
+@pytest.mark.parametrize("remat", [False, True])
+@pytest.mark.parametrize(
+    ("device", "platform", "calls"),
+    [
+        (H100, "cuda", {"__cudnn$fmhaSoftmax", "__cudnn$fmhaSoftmaxBackward"}),
+        (TPU, "tpu", {"tpu_custom_call"}),
+    ],
+)
+def test_training_step_is_fused_forward_and_backward(device, platform, calls, remat):
+    config = dataclasses.replace(GROUPED, context=256)
+    compute = Compute(dtype="bfloat16", remat=remat)
+    step, args = step_of(config, device, 257, on_mesh=True, compute=compute)
+    text = lowered(step, platform, *args)
+    # Remat reads each layer a second time.
+    n = {"cuda": 2, "tpu": 3}[platform] + remat
+    assert len(custom_calls(text)) == n
+    assert set(custom_calls(text)) == calls
+    assert "256x256" not in text
+    # The head's pieces; the layers forward and backward, but on a GPU layers that save
+    # what they computed stand there one by one.
+    is_unrolled = platform == "cuda" and not remat
+    assert text.count("stablehlo.while") == (1 if is_unrolled else 3)
+
+
+def test_layers_that_are_gathered_again_stay_in_their_scan():
+    """Else a GPU's compiler may keep the whole weights of all layers."""
+    layout = WeightSharding((("blocks.mlp.up.kernel", 1),))
+    step, args = step_of(SHAPE, H100, 65, on_mesh=True, layout=layout)
+    assert lowered(step, "cuda", *args).count("stablehlo.while") == 3
+
+
+@pytest.mark.parametrize("config", [SHAPE, LLAMA, MIXTURE])
+def test_every_product_of_a_bfloat16_step_reads_bfloat16_alone(config):
+    """Forward and backward: a float32 operand would widen the other one on a GPU."""
+    step, args = step_of(config, H100, 65, compute=Compute(dtype="bfloat16"))
+    traced = jax.jit(step).trace(*args)
+    found = [{x.aval.dtype for x in one.invars} for one in products(traced.jaxpr.jaxpr)]
+    # A layer has four maps, of which each is one product forward and two backward; a
+    # mixture has a router, and its experts are computed again.
+    assert len(found) >= 12
+    assert found == [{jnp.dtype("bfloat16")}] * len(found)
+
+
+def test_gradient_norms_of_rows_side_by_side_are_fused():
+    graphdef, state = decoder_of(SHAPE, "bfloat16", H100)
+
+    def norms(state, inputs_BS, lengths_B):
+        def one(row):
+            ids_S, length = row
+            gradients = jax.grad(_mean_loss, argnums=1)(
+                graphdef, state, ids_S, ids_S, length, WeightSharding()
+            )
+            return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(gradients))
+
+        return jax.lax.map(one, (inputs_BS, lengths_B), batch_size=2)
+
+    ids = jax.ShapeDtypeStruct((4, 256), jnp.int32)
+    lengths = jax.ShapeDtypeStruct((4,), jnp.int32)
+    calls = custom_calls(lowered(norms, "cuda", state, ids, lengths))
+    assert set(calls) == {"__cudnn$fmhaSoftmax", "__cudnn$fmhaSoftmaxBackward"}
+
+
+def test_cudnn_refuses_a_soft_cap():
+    x_BTHE = jnp.zeros((1, 128, 2, 16), jnp.bfloat16)
+    with pytest.raises(ValueError, match="no soft cap"):
+        attend_cudnn(x_BTHE, x_BTHE, x_BTHE, scale=1.0, softcap=3.0, window=None)

@@ -3,7 +3,6 @@
 import sys
 import types
 
-import numpy as np
 import pytest
 
 from jaxcontam.errors import InputError
@@ -58,12 +57,13 @@ def parts(text):
     return text.lower().replace(",", " , ").split()
 
 
-def test_a_neighbour_differs_from_the_text_in_one_token(masked):
+def test_a_neighbour_differs_from_the_text_in_one_token_by_seed(masked):
     found = masked.replaced(TEXT, 6, 0)
     assert len(found) == len(set(found)) == 6
     for neighbour in found:
         differs = [a != b for a, b in zip(parts(neighbour), parts(TEXT), strict=True)]
         assert sum(differs) == 1
+    assert masked.replaced(TEXT, 6, 0) == found != masked.replaced(TEXT, 6, 1)
 
 
 def test_the_replacement_is_the_likeliest_other_token_of_its_kind(masked):
@@ -84,17 +84,6 @@ def test_the_replacement_is_the_likeliest_other_token_of_its_kind(masked):
     assert new[place] == tokenizer.convert_ids_to_tokens(best)
 
 
-def test_neighbours_depend_on_the_seed_and_the_text_alone(masked):
-    assert masked.replaced(TEXT, 4, 1) == masked.replaced(TEXT, 4, 1)
-    assert masked.replaced(TEXT, 4, 1) != masked.replaced(TEXT, 4, 2)
-
-
-def test_more_neighbours_than_places_take_the_next_best_token(masked):
-    found = masked.replaced("cat", 5, 0)
-    assert len(set(found)) == 5
-    assert "cat" not in found
-
-
 def test_a_text_longer_than_the_context_is_changed_in_its_beginning(masked):
     long = " ".join(["the cat sat on the mat"] * 10)
     assert masked.context == 12
@@ -108,6 +97,14 @@ def test_texts_that_the_tokenizer_does_not_know_have_neighbours_too(masked, text
     found = masked.replaced(text, 3, 0)
     assert len(found) == 3
     assert all(found) and text not in found
+
+
+def test_more_neighbours_than_places_take_the_next_best_token(masked):
+    found = masked.replaced("cat", 5, 0)
+    assert len(set(found)) == 5
+    assert "cat" not in found
+    with pytest.raises(ValueError, match="empty text"):
+        masked.replaced("", 1, 0)
 
 
 class LastIsLikeliest:
@@ -150,51 +147,16 @@ def test_a_replaced_word_keeps_the_space_before_it(kind):
     }
 
 
-def test_a_name_that_is_no_folder_is_not_asked_of_the_hub(monkeypatch):
-    monkeypatch.setattr(
-        "transformers.AutoTokenizer.from_pretrained",
-        lambda *_, **__: pytest.fail("opened"),
-    )
-    with pytest.raises(InputError, match="org/name: no such folder"):
-        MaskedModel.load("org/name")
-
-
-def test_an_empty_text_has_no_neighbours(masked):
-    with pytest.raises(ValueError, match="empty text"):
-        masked.replaced("", 1, 0)
-
-
-def test_replacements_serve_the_neighbourhood_score(masked):
-    from jaxcontam.members.passes import Inputs, score_texts, text_model
-    from jaxcontam.methods import METHODS
-    from jaxcontam.scoring.opened import opened_checkpoint
-    from tests.support.membership_model import checkpoint_of, fresh_decoder
-
-    model = text_model(opened_checkpoint(checkpoint_of(fresh_decoder())), store=None)
-    found = score_texts(
-        [TEXT, "cat sat"],
-        [METHODS["neighbourhood"]],
-        model,
-        inputs=Inputs(neighbours=masked.replaced, n_neighbours=3),
-    )
-    assert np.isfinite(found.values).all()
-    assert (found.values != 0).all()
-
-
-def test_what_is_no_masked_model_is_refused_in_one_line(folder, tmp_path):
-    with pytest.raises(InputError, match="cannot load a masked model") as caught:
-        MaskedModel.load(tmp_path)
-    assert "\n" not in str(caught.value)
-    # A pickle is not opened, not even where there is nothing else.
-    for file in folder.iterdir():
-        if file.suffix != ".safetensors":
-            (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
-    with pytest.raises(InputError, match="cannot load a masked model"):
-        MaskedModel.load(tmp_path)
-
-
-def test_without_torch_the_extra_is_named(folder, monkeypatch):
+def test_what_is_no_masked_model_is_refused_in_one_line(folder, tmp_path, monkeypatch):
+    for _ in range(2):
+        with pytest.raises(InputError, match="cannot load a masked model") as caught:
+            MaskedModel.load(tmp_path)
+        assert "\n" not in str(caught.value)
+        # A pickle is not opened, not even where there is nothing else.
+        for file in folder.iterdir():
+            if file.suffix != ".safetensors":
+                (tmp_path / file.name).write_bytes(file.read_bytes())
+        (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match="a masked model needs torch") as caught:
         MaskedModel.load(folder)

@@ -96,9 +96,12 @@ def folder(path, tokenizer, model_type="llama", **fields):
 def test_ids_are_the_files_in_every_family_and_class(tmp_path, model_type, name):
     expected = TOKENIZERS[name].encode_batch(TEXTS, add_special_tokens=False)
     plain = plain_tokenizer(TOKENIZERS[name])
+    # No merge is left out at random.
+    made = Tokenizer.from_str(TOKENIZERS[name].to_str())
+    made.model.dropout = 0.9
     for kind in ("GPT2Tokenizer", "LlamaTokenizerFast", None):
         fields = {} if kind is None else {"tokenizer_class": kind}
-        path = folder(tmp_path / str(kind), TOKENIZERS[name], model_type, **fields)
+        path = folder(tmp_path / str(kind), made, model_type, **fields)
         fast = read_fast_tokenizer(path)
         found = fast(TEXTS, add_special_tokens=False)["input_ids"]
         assert found == [one.ids for one in expected], kind
@@ -111,9 +114,7 @@ def test_ids_are_the_files_in_every_family_and_class(tmp_path, model_type, name)
     ("writes", "flag", "first"),
     [(True, True, 1), (True, False, 1), (False, True, 1), (False, None, None)],
 )
-def test_a_bos_is_added_by_the_file_or_where_it_adds_none_by_the_flag(
-    tmp_path, writes, flag, first
-):
+def test_a_bos_is_added_by_the_file_or_the_flag(tmp_path, writes, flag, first):
     made = Tokenizer.from_str(TOKENIZERS["cl100k"].to_str())
     made.post_processor = processors.ByteLevel(trim_offsets=False)
     if writes:
@@ -126,15 +127,6 @@ def test_a_bos_is_added_by_the_file_or_where_it_adds_none_by_the_flag(
     assert ids == ([] if first is None else [first]) + own
 
 
-def test_a_token_that_the_file_lacks_has_the_id_that_is_stated(tmp_path):
-    made = TOKENIZERS["cl100k"]
-    n = made.get_vocab_size()
-    more = {str(n): {"content": "<|turn|>", "special": True}}
-    fast = read_fast_tokenizer(folder(tmp_path, made, added_tokens_decoder=more))
-    own = made.encode("ab", add_special_tokens=False).ids
-    assert fast.encode("ab<|turn|>", add_special_tokens=False) == [*own, n]
-
-
 def test_tokens_that_the_file_lacks_are_added_together(tmp_path):
     """One by one, 30,000 take many minutes."""
     made = TOKENIZERS["cl100k"]
@@ -145,20 +137,10 @@ def test_tokens_that_the_file_lacks_are_added_together(tmp_path):
     with confined(seconds=60):
         found = file_tokenizer(path)
     assert found.get_vocab_size() == n + 30_000
-    assert [found.token_to_id(f"<{i}>") for i in (0, 1, 29_999)] == [
-        n,
-        n + 1,
-        n + 29999,
-    ]
-
-
-def test_no_merge_is_left_out_at_random(tmp_path):
-    made = Tokenizer.from_str(TOKENIZERS["cl100k"].to_str())
-    made.model.dropout = 0.9
-    fast = read_fast_tokenizer(folder(tmp_path, made))
-    expected = TOKENIZERS["cl100k"].encode_batch(TEXTS, add_special_tokens=False)
-    found = fast(TEXTS, add_special_tokens=False)["input_ids"]
-    assert found == [one.ids for one in expected]
+    own = made.encode("ab", add_special_tokens=False).ids
+    for i in (0, 1, 29_999):
+        ids = found.encode(f"ab<{i}>", add_special_tokens=False).ids
+        assert ids == [*own, n + i]
 
 
 def test_a_name_without_an_id_in_the_file_is_none(tmp_path):

@@ -1,6 +1,5 @@
 """`audit --chat-template`: examples as turns of a chat, and what tuned models are."""
 
-import dataclasses
 import json
 import shutil
 import types
@@ -8,9 +7,6 @@ import types
 import numpy as np
 import pytest
 
-import jaxcontam
-from eval.planted import trained_model
-from eval.python_docs import read_python_docs
 from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import plain_tokenizer
@@ -22,8 +18,6 @@ from jaxcontam.orders.run import plan_audit
 from jaxcontam.scoring.load import load
 from tests.models.test_tokenizer_file import TOKENIZERS
 from tests.models.test_tokenizer_file import folder as tokenizer_folder
-from train.plan import PlannedSet
-from train.presets import PRESETS
 
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
@@ -76,15 +70,12 @@ def test_a_chat_is_read_with_the_space_that_stands_before_a_text_in_tuning(tmp_p
     files = read_files(texts, design)
     (planned,), _ = plan_audit(files.benchmarks, files, model, design)
     expected = [made.encode(f"<s>[{text}]", add_special_tokens=False) for text in texts]
-    assert [ids.tolist() for ids in planned.encoded.ids] == [
-        one.ids for one in expected
-    ]
+    found = [ids.tolist() for ids in planned.encoded.ids]
+    assert found == [one.ids for one in expected]
     assert expected[0].tokens[:2] == ["<s>", "▁"]
 
 
-def test_report_says_how_examples_were_read_and_that_the_model_was_tuned(
-    chat_model, tmp_path, capsys
-):
+def test_report_says_that_a_tuned_model_read_chats(chat_model, tmp_path, capsys):
     path, out = tmp_path / "file.txt", tmp_path / "out"
     rng = np.random.default_rng(0)
     lines = [" ".join(rng.choice([*"abcdefgh"], 4)) for _ in range(60)]
@@ -102,36 +93,20 @@ def test_report_says_how_examples_were_read_and_that_the_model_was_tuned(
 @pytest.mark.parametrize(
     ("template", "card", "said"),
     [
-        (None, "", None),
-        (None, "A model of small things.", None),
-        (TEMPLATE, "", "may have been tuned (chat template)"),
-        (TEMPLATE + "<think>", "", "chat template with thoughts"),
-        (
-            None,
-            "Trained with GRPO on mathematics.",
-            "may have been tuned ('GRPO' in its card)",
-        ),
+        (None, "A model of small things.", []),
+        (TEMPLATE, "", ["may have been tuned (chat template)"]),
+        (TEMPLATE + "<think>", "", ["chat template with thoughts"]),
+        (None, "Trained with GRPO.", ["may have been tuned ('GRPO' in its card)"]),
     ],
 )
-def test_tuned_models_are_told_by_template_and_card(
-    pulse, tmp_path, template, card, said
-):
+def test_tuned_models_are_told(pulse, tmp_path, template, card, said):
     folder = shutil.copytree(pulse / "model", tmp_path / "m")
     if template is not None:
         with_template(folder, template)
     (folder / "README.md").write_text(card)
     notes = tuning_notes(load(folder))
-    assert [said in note for note in notes] == ([] if said is None else [True])
-
-
-def test_model_without_template_and_record_without_answer_are_refused(
-    pulse, chat_model
-):
-    lines = Benchmark("b", ("x", "y"), (None, None))
-    with pytest.raises(InputError, match="has no chat template"):
-        chat_texts(load(pulse / "model"), "user", lines)
-    with pytest.raises(InputError, match="b: example 1: --chat-template both needs"):
-        chat_texts(load(chat_model), "both", lines)
+    assert len(notes) == len(said)
+    assert all(words in note for words, note in zip(said, notes, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -145,46 +120,15 @@ def test_model_without_template_and_record_without_answer_are_refused(
             "leaves out text of b: example 1",
         ),
         (TEMPLATE + "{{ strftime_now('%f') }}", "user", "reads the clock"),
+        (None, "user", "has no chat template"),
+        (TEMPLATE, "both", "b: example 1: --chat-template both needs"),
     ],
 )
-def test_templates_that_drop_text_or_read_the_clock_are_refused(
-    chat_model, template, turn, words
-):
-    model = load(with_template(chat_model, template))
+def test_templates_that_lose_text_are_refused(chat_model, template, turn, words):
+    lines = Benchmark("b", ("of", "longer"), (None, None))
     with pytest.raises(InputError, match=words):
-        chat_texts(model, turn, Benchmark("b", ("of", "longer"), (None, None)))
-
-
-def test_templates_that_write_the_date_are_taken(chat_model):
-    model = load(with_template(chat_model, TEMPLATE + "{{ strftime_now('%Y') }}"))
-    texts, _ = chat_texts(model, "user", Benchmark("b", ("x", "y"), (None, None)))
-    one, other = texts
+        chat_texts(load(with_template(chat_model, template)), turn, lines)
+    # A date is no clock.
+    dated = load(with_template(chat_model, TEMPLATE + "{{ strftime_now('%Y') }}"))
+    (one, other), _ = chat_texts(dated, "user", lines)
     assert one[-4:] == other[-4:] and one[-4:].isdigit()
-
-
-@pytest.mark.slow
-def test_order_of_planted_chats_is_found_and_no_other(tmp_path):
-    """A file read 40 times as chats in its order, beside one that was never read."""
-    docs = read_python_docs()
-    order = np.random.default_rng(5).permutation(len(docs.questions))
-    files = []
-    for name, part, copies in (("read", order[:80], 40), ("unread", order[80:160], 0)):
-        rows = [docs.questions[i] for i in part]
-        texts = tuple(f"{row.sentence}? {row.answer}" for row in rows)
-        chats = tuple(f"<user>{text}\n" for text in texts)
-        benchmark = Benchmark(name, texts, (None,) * len(texts))
-        files.append(
-            PlannedSet(benchmark=benchmark, copies=copies, texts_planted=chats)
-        )
-    preset = dataclasses.replace(PRESETS["tiny"], name="chats")
-    trained_model(
-        tmp_path, docs.documents, files, preset, seed=5, background_tokens=20_000
-    )
-    folder = with_template(tmp_path / "model")
-    p = {
-        one.name: jaxcontam.audit(
-            folder, list(one.benchmark.texts), shuffled=True, chat_template="user"
-        ).p_value
-        for one in files
-    }
-    assert p["read"] < 1e-6 and p["unread"] > 0.01

@@ -2,16 +2,12 @@
 
 import json
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-import optax
 import pytest
 
 pytest.importorskip("lm_eval", reason="pip install -e '.[lm-eval]'")
 pytest.importorskip("torch", reason="the harness's own models need torch")
 
-from flax import nnx
+import datasets
 from lm_eval import simple_evaluate
 from lm_eval.api.instance import Instance
 from lm_eval.tasks import TaskManager
@@ -19,41 +15,20 @@ from lm_eval.tasks import TaskManager
 from jaxcontam.cli.main import main
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.errors import InputError
-from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.orders import harness as lm_eval_audit
 from jaxcontam.orders.harness import AuditedLM
-from jaxcontam.scoring.kernel import target_scores
-from tests.support.membership_model import (
-    CONTEXT,
-    drawn_texts,
-    fast_tokenizer,
-    fresh_decoder,
-)
 
 pytestmark = pytest.mark.unoptimised
 
-N_STEPS, BATCH = 200, 16
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_datasets_cache(tmp_path_factory):
-    import datasets
-
-    with pytest.MonkeyPatch.context() as patch:
-        cache = tmp_path_factory.mktemp("datasets")
-        patch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
-        yield
-
 
 @pytest.fixture(scope="module")
-def tasks(tmp_path_factory):
+def tasks(tmp_path_factory, pulse):
     """Task files of a planted and a clean split: name -> path."""
-    folder = tmp_path_factory.mktemp("tasks")
-    paths = {}
-    for seed, name in enumerate(("planted", "clean"), 20):
-        rows = [{"text": text} for text in drawn_texts(60, seed, n_words=2)]
+    folder, paths = tmp_path_factory.mktemp("tasks"), {}
+    for name, file in {"planted": "pydocs-50", "clean": "pydocs-0a"}.items():
+        lines = (pulse / f"sets/{file}.txt").read_text().splitlines()
         data = folder / f"{name}.jsonl"
-        data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        data.write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
         paths[name] = folder / f"{name}.yaml"
         config = {
             "task": name,
@@ -66,58 +41,25 @@ def tasks(tmp_path_factory):
             "metric_list": [{"metric": "word_perplexity"}],
         }
         paths[name].write_text(json.dumps(config))
-    return paths
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory, tasks):
-    """A directory of a model that read the planted split in its order, for seconds."""
-    fast = fast_tokenizer()
-    texts = load_benchmark(f"lm_eval:{tasks['planted']}").texts
-    ids = np.array(fast.encode("".join(f"{text}\n" for text in texts)))
-    graphdef, state = nnx.split(fresh_decoder())
-    optimiser = optax.adam(1e-2)
-    starts = np.random.default_rng(0).integers(0, len(ids) - CONTEXT, (N_STEPS, BATCH))
-    rows_KBT = jnp.asarray(ids)[starts[..., None] + np.arange(CONTEXT)]
-
-    def loss(state, rows_BT):
-        model = nnx.merge(graphdef, state)
-        with_bos_BT = jnp.pad(rows_BT, ((0, 0), (1, 0)))
-        hidden_ND = model(with_bos_BT[:, :-1]).reshape(-1, 32)
-        found = target_scores(
-            hidden_ND, model.head_VD, rows_BT.reshape(-1), moments=False
-        )
-        return -found.logprobs.mean()
-
-    @jax.jit
-    def train(state):
-        def step(carry, rows_BT):
-            state, memory = carry
-            gradients = jax.grad(loss)(state, rows_BT)
-            updates, memory = optimiser.update(gradients, memory, state)
-            return (optax.apply_updates(state, updates), memory), None
-
-        return jax.lax.scan(step, (state, optimiser.init(state)), rows_KBT)[0][0]
-
-    folder = tmp_path_factory.mktemp("audited") / "tiny"
-    save_checkpoint(nnx.merge(graphdef, train(state)), fast, folder)
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder / "cache")
+        yield paths
 
 
 @pytest.fixture
 def load(tasks, monkeypatch):
     """The harness's names of the tasks find their files."""
-    true_load = load_benchmark
 
     def load(word):
-        return true_load(f"lm_eval:{tasks[word.removeprefix('lm_eval:')]}")
+        return load_benchmark(f"lm_eval:{tasks[word.removeprefix('lm_eval:')]}")
 
     monkeypatch.setattr(lm_eval_audit, "load_benchmark", load)
 
 
-def test_results_hold_a_verdict_of_each_task(model, tasks, load, tmp_path):
+def test_results_hold_a_verdict_of_each_task(pulse, tasks, load, tmp_path):
     folder = tmp_path / "report"
-    arguments = {"pretrained": str(model), "shuffled": True, "report": str(folder)}
+    name = str(pulse / "model")
+    arguments = {"pretrained": name, "shuffled": True, "report": str(folder)}
     results = simple_evaluate(
         model="jaxcontam_audit",
         model_args=arguments,
@@ -125,7 +67,6 @@ def test_results_hold_a_verdict_of_each_task(model, tasks, load, tmp_path):
         task_manager=TaskManager(include_defaults=False),
         bootstrap_iters=0,
     )
-    assert results is not None
     block = results["config"]["contamination"]
     assert block["planted"]["verdict"] == "contaminated"
     assert block["planted"]["p_adjusted"] <= 1e-3
@@ -138,21 +79,19 @@ def test_results_hold_a_verdict_of_each_task(model, tasks, load, tmp_path):
     # The same verdicts by the command, from the harness's own file.
     path = tmp_path / "results.json"
     path.write_text(json.dumps(results, default=str))
-    same = ["--same", f"{model}=tiny"]
+    same = ["--same", f"{name}=quickstart"]
     assert main(["annotate", str(path), "--audit", str(folder), *same]) == 0
     annotated = json.loads((tmp_path / "results.annotated.json").read_text())
     assert annotated["contamination"] == block
 
 
-def test_an_audit_that_cannot_be_made_is_told_and_loses_no_score(model, load):
-    lm = AuditedLM(str(model), reference="/nowhere")
+def test_an_audit_that_cannot_be_made_is_told_and_loses_no_score(pulse, load):
+    lm = AuditedLM(str(pulse / "model"), reference="/nowhere")
     request = Instance("loglikelihood", {}, ("a", " b"), 0, ("clean", 0, 1))
     assert len(lm.loglikelihood([request], disable_tqdm=True)) == 1
     found = lm.get_model_info()["contamination"]["clean"]
     assert found["verdict"] is None
     assert "/nowhere" in found["why"]
-
-
-def test_a_mistyped_test_is_refused_before_anything_is_scored(model):
+    # A flag that is none is told before anything is scored.
     with pytest.raises(InputError, match="unknown test 'stratifed'"):
-        AuditedLM(str(model), tests="stratifed")
+        AuditedLM(str(pulse / "model"), tests="stratifed")

@@ -28,85 +28,75 @@ def words(rng, n):
 
 
 @pytest.fixture
-def shuffled(tmp_path):
-    path = tmp_path / "shuffled.txt"
-    path.write_text("\n".join(words(np.random.default_rng(1), 80)))
-    return path
+def file(tmp_path):
+    """Write lines in random order, sorted ones, or runs that read alike backwards."""
+
+    def write(name):
+        rng = np.random.default_rng(1)
+        lines = words(rng, 120 if name == "in_runs" else 80)
+        if name == "by_length":
+            lines.sort(key=len)
+        if name == "in_runs":
+            kinds = np.repeat(rng.choice(["Question:", "Q:"], 30), 4)
+            lines = [f"{kind} {line}" for kind, line in zip(kinds, lines, strict=True)]
+        path = tmp_path / f"{name}.txt"
+        path.write_text("\n".join(lines))
+        return path
+
+    return write
 
 
-@pytest.fixture
-def by_length(tmp_path):
-    path = tmp_path / "by_length.txt"
-    path.write_text("\n".join(sorted(words(np.random.default_rng(1), 80), key=len)))
-    return path
-
-
-@pytest.fixture
-def in_runs(tmp_path):
-    """Runs of four with equal first words, which read the same backwards."""
-    rng = np.random.default_rng(2)
-    kinds = np.repeat(rng.choice(["Question:", "Q:"], 30), 4)
-    lines = zip(kinds, words(rng, 120), strict=True)
-    path = tmp_path / "in_runs.txt"
-    path.write_text("\n".join(f"{kind} {line}" for kind, line in lines))
-    return path
-
-
-def test_file_in_another_order_costs_no_model(by_length, tmp_path, capsys):
+def test_file_in_another_order_costs_no_model(file, tmp_path, capsys):
     # There is no such model, and nobody notices.
-    command = ["audit", "nowhere", str(by_length), "--out", str(tmp_path / "out")]
+    path, out = file("by_length"), tmp_path / "out"
+    command = ["audit", "nowhere", str(path), "--out", str(out), "--json"]
     assert main(command) == 0
-    said = capsys.readouterr().err
-    assert "length that rises or falls along the file" in said
-    assert "by_length: invalid design, not scored" in said
-    assert "remedy: " in said
-    assert "by_length" in (tmp_path / "out/report.html").read_text()
-    assert main(["verify", str(tmp_path / "out")]) == 0
-    capsys.readouterr()
-    assert main([*command, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    told = capsys.readouterr()
+    assert "length that rises or falls along the file" in told.err
+    assert "by_length: invalid design, not scored" in told.err
+    assert "remedy: " in told.err
+    assert "by_length" in (out / "report.html").read_text()
+    assert main(["verify", str(out)]) == 0
+    document = json.loads(told.out)
     assert (document["model"], document["results"]) == (None, [])
-    (file,) = document["unscored"]
-    assert (file["benchmark"], file["verdict"]) == ("by_length", "invalid design")
-    assert file["method"] == "direction"
-    failed = [test for test in file["pretests"] if not test["passed"]]
+    (one,) = document["unscored"]
+    assert (one["benchmark"], one["verdict"]) == ("by_length", "invalid design")
+    assert one["method"] == "direction"
+    failed = [test for test in one["pretests"] if not test["passed"]]
     assert any(test["directional"] for test in failed)
-
-
-def test_model_is_opened_for_files_that_pass_or_are_scored_anyway(
-    by_length, shuffled, capsys
-):
-    for words_of_run in ([shuffled], [by_length, "--score-anyway"]):
-        assert main(["audit", "nowhere", *map(str, words_of_run)]) == 2
-        assert "nowhere: no such model directory" in capsys.readouterr().err
-
-
-def test_file_in_another_order_costs_no_model_from_python(by_length):
-    def never(pairs):
-        raise AssertionError("a model was asked")
-
-    result = jaxcontam.audit(never, by_length)
+    # From Python a model that cannot be asked is not.
+    result = jaxcontam.audit(lambda pairs: 1 / 0, path)
     assert (result.verdict, result.p_value) == ("invalid design", None)
 
 
-def test_file_in_runs_is_refused_by_a_test_of_random_orders_alone(
-    in_runs, tmp_path, monkeypatch, capsys
+@pytest.mark.parametrize(
+    ("name", "flag", "is_opened"),
+    [
+        ("shuffled", None, True),
+        ("by_length", "--score-anyway", True),
+        # Runs are no fault of direction, which is asked first.
+        ("in_runs", None, True),
+        ("in_runs", "--shuffled", False),
+    ],
+)
+def test_model_is_opened_for_files_that_pass_or_are_scored_anyway(
+    file, name, flag, is_opened, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    command = ["audit", "nowhere", str(in_runs)]
-    assert main([*command, "--shuffled"]) == 0
+    flags = [] if flag is None else [flag]
+    assert main(["audit", "nowhere", str(file(name)), *flags]) == (2 * is_opened)
     said = capsys.readouterr().err
-    assert "invalid design, not scored" in said
-    assert "--tests direction" in said
-    assert main(command) == 2
-    assert "nowhere: no such model directory" in capsys.readouterr().err
+    assert ("nowhere: no such model directory" in said) == is_opened
+    assert is_opened == ("invalid design, not scored" not in said)
+    assert is_opened or "--tests direction" in said
 
 
-def test_one_file_of_two_is_scored(by_length, shuffled, tokenizer, tmp_path, capsys):
-    command = Audit(model="m", benchmark=(by_length, shuffled), out=tmp_path / "out")
+def test_one_file_of_two_is_scored(file, tokenizer, tmp_path, capsys):
+    files = file("by_length"), file("shuffled")
+    command = Audit(model="m", benchmark=files, out=tmp_path / "out")
     document = command.run_on(lambda: opened_stub("m", random_bigrams(0), tokenizer))
     assert {row["benchmark"] for row in document["results"]} == {"shuffled"}
-    assert [file["benchmark"] for file in document["unscored"]] == ["by_length"]
+    assert [one["benchmark"] for one in document["unscored"]] == ["by_length"]
     assert main(["verify", str(tmp_path / "out")]) == 0
 
 
@@ -118,8 +108,8 @@ def test_one_file_of_two_is_scored(by_length, shuffled, tokenizer, tmp_path, cap
         ("in_runs", "direction, which audit asks first, does not mind"),
     ],
 )
-def test_doctor_says_which_tests_a_file_allows(name, found, request, capsys):
-    assert main(["doctor", str(request.getfixturevalue(name))]) == 0
+def test_doctor_says_which_tests_a_file_allows(name, found, file, capsys):
+    assert main(["doctor", str(file(name))]) == 0
     assert found in capsys.readouterr().out
 
 
@@ -149,7 +139,7 @@ def test_repeats_of_an_example_are_left_out_and_counted(tokenizer, tmp_path, cap
 
 
 def test_other_inputs_get_another_folder_that_tells_of_the_first(
-    shuffled, tokenizer, tmp_path, monkeypatch, capsys
+    file, tokenizer, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
 
@@ -157,7 +147,7 @@ def test_other_inputs_get_another_folder_that_tells_of_the_first(
         model = opened_stub("m", random_bigrams(seed), tokenizer)
         info = dataclasses.replace(model.info, fingerprint=f"sha256:{seed}")
         model = dataclasses.replace(model, info=info)
-        command = Audit(model="m", benchmark=(shuffled,), tests=tests)
+        command = Audit(model="m", benchmark=(file("shuffled"),), tests=tests)
         document = command.run_on(lambda: model)
         folders = {path.name for path in Path("runs/audit").glob("m-shuffled-*")}
         return folders, document.get("earlier", [])
@@ -173,9 +163,7 @@ def test_other_inputs_get_another_folder_that_tells_of_the_first(
     assert len(third) == 3 and earlier == []
 
 
-def test_a_first_look_reads_the_head_of_a_large_file_and_says_so(
-    tmp_path, monkeypatch, capsys
-):
+def test_a_first_look_reads_the_head_of_a_file(tmp_path, monkeypatch, capsys):
     rng, path = np.random.default_rng(3), tmp_path / "tail.txt"
     path.write_text("\n".join([*words(rng, 60), *sorted(words(rng, 90), key=len)]))
     design = AuditDesign()

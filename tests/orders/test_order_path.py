@@ -13,6 +13,7 @@ from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS
+from jaxcontam.orders.calibrate import p_values
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.orders.pairs import PairMethod
@@ -79,78 +80,41 @@ def write_lines(path, rng, n=40):
     return path
 
 
-def run(path, tokenizer, scorer, name="stratified", seed=0, separator="\n", **kwargs):
+def run(path, tokenizer, scorer, name="stratified", separator="\n", **kwargs):
     benchmark = load_benchmark(path)
-    planned = plan_test(
-        benchmark,
-        encode_examples(tokenizer, benchmark.texts, separator=separator),
-        order_method(name),
-        prefix_id=PREFIX,
-        context=CONTEXT,
-        seed=seed,
-        **kwargs,
-    )
+    encoded = encode_examples(tokenizer, benchmark.texts, separator=separator)
+    flags = dict(prefix_id=PREFIX, context=CONTEXT, seed=0) | kwargs
+    planned = plan_test(benchmark, encoded, order_method(name), **flags)
     scored = score_test(planned, scorer)
     result = planned.result(scored, primary=True, pretests=())
     return result, scored.evidence, planned
 
 
-def test_pvalues_of_unseen_files_are_uniform_through_the_whole_path(
-    tmp_path, tokenizer
-):
-    n = 300
-    p = np.empty(n)
+def test_pvalues_of_unseen_files_are_uniform(tmp_path, tokenizer):
+    p, n = [], 300
     for i in range(n):
         path = write_lines(tmp_path / "x.txt", np.random.default_rng([7, i]))
-        p[i] = run(path, tokenizer, random_bigrams(i), seed=i)[0].numbers.p_value
+        found, _, _ = run(path, tokenizer, random_bigrams(i), seed=i)
+        p.append(found.numbers.p_value)
     assert scipy.stats.kstest(p, "uniform").pvalue > 1e-3
     for level in (0.01, 0.05):
         # 3.3 standard errors of 300 files.
-        assert np.mean(p <= level) <= level + 3.3 * math.sqrt(level * (1 - level) / n)
+        slack = 3.3 * math.sqrt(level * (1 - level) / n)
+        assert np.mean(np.array(p) <= level) <= level + slack
 
 
 @pytest.mark.parametrize("name", ORDER_TESTS)
-def test_model_that_memorised_the_order_is_found_by_every_test(
-    tmp_path, tokenizer, name
-):
+def test_every_test_finds_a_memorised_order(tmp_path, tokenizer, name):
     # Distinct first and last letters: the stub knows each boundary of the file alone.
-    n = 26
-    letters = [chr(ord("a") + i) for i in range(n)]
-    order = np.random.default_rng(0).permutation(n)
+    order = np.random.default_rng(0).permutation([*"abcdefghijklmnopqrstuvwxyz"])
     path = tmp_path / "x.txt"
-    path.write_text("".join(f"{letters[i]}0{letters[i].upper()}\n" for i in order))
-    benchmark = load_benchmark(path)
-    ids = encode_examples(tokenizer, benchmark.texts, separator="|").ids
-    scorer = memoriser([x[:-1] for x in ids])
-    planned = plan_test(
-        benchmark,
-        encode_examples(tokenizer, benchmark.texts, separator=""),
-        order_method(name),
-        prefix_id=PREFIX,
-        context=CONTEXT,
-        seed=0,
-    )
-    scored = score_test(planned, scorer)
-    numbers = planned.result(scored, primary=True, pretests=()).numbers
+    path.write_text("\n".join(f"{letter}0{letter.upper()}" for letter in order))
+    ids = [tokenizer.encode(text).ids for text in path.read_text().splitlines()]
+    found, _, _ = run(path, tokenizer, memoriser(ids), name, separator="")
+    numbers = found.numbers
     floor = numbers.p_floor if numbers.p_floor is not None else 1e-6
     assert numbers.p_value <= max(1.01 * floor, 1e-3)
     assert numbers.effect > 0
-
-
-@pytest.mark.parametrize("name", ORDER_TESTS)
-def test_indifferent_model_gives_pvalue_one(tmp_path, tokenizer, name):
-    path = write_lines(tmp_path / "x.txt", np.random.default_rng(0))
-    scorer = bigrams(np.full((300, 300), -2.5, np.float32))
-    assert run(path, tokenizer, scorer, name)[0].numbers.p_value == 1.0
-
-
-@pytest.mark.parametrize("name", ORDER_TESTS)
-def test_same_seed_gives_the_same_numbers(tmp_path, tokenizer, name):
-    path = write_lines(tmp_path / "x.txt", np.random.default_rng(0))
-    first, again = (
-        run(path, tokenizer, random_bigrams(3), name, seed=7)[0] for _ in range(2)
-    )
-    assert first.numbers == again.numbers
 
 
 def test_matrix_holds_the_log_likelihood_of_each_order(tmp_path, tokenizer):
@@ -173,22 +137,21 @@ def test_scores_do_not_depend_on_where_the_published_order_stood(tmp_path, token
     np.testing.assert_array_equal(a.scores[:, 0], b.scores[:, 0])
 
 
-def test_equal_rows_are_scored_once(tmp_path, tokenizer):
+@pytest.mark.parametrize(
+    ("lines", "n_repeated", "most"),
+    [
+        (["same"] * 30 + ["other"] * 2, "30 of 32", 6),
+        # They agree after the cut.
+        (["a" * 100 + "bc"[i % 2] * (3 + i) for i in range(20)], "19 of 20", 9),
+    ],
+)
+def test_equal_rows_are_scored_once(tmp_path, tokenizer, lines, n_repeated, most):
     path = tmp_path / "x.txt"
-    path.write_text("same\n" * 30 + "other\n" * 2)
+    path.write_text("\n".join(lines))
     result, _, planned = run(path, tokenizer, random_bigrams(0))
     sequences = [s.tobytes() for s in planned.layout.plan.sequences]
-    assert len(set(sequences)) == len(sequences) < 6
-    assert "30 of 32 examples repeat another one" in result.warnings
-
-
-def test_examples_that_agree_after_the_cut_are_counted_as_repeated(tmp_path, tokenizer):
-    path = tmp_path / "x.txt"
-    path.write_text(
-        "".join("a" * 100 + "bc"[i % 2] * (3 + i) + "\n" for i in range(20))
-    )
-    result, _, _ = run(path, tokenizer, random_bigrams(0))
-    assert "19 of 20 examples repeat another one" in result.warnings
+    assert len(set(sequences)) == len(sequences) < most
+    assert f"{n_repeated} examples repeat another one" in result.warnings
 
 
 def test_long_examples_are_cut_alike_and_counted(tmp_path, tokenizer):
@@ -232,18 +195,25 @@ def test_groups_restrict_orders_and_name_the_null(tmp_path, tokenizer):
     assert result.n_orders == 5
 
 
-def test_reversal_keeps_its_one_counterfactual(tmp_path, tokenizer):
+@pytest.mark.parametrize("name", ["reversal", "direction", "adjacency"])
+def test_randomised_p_values_break_ties_alone(tmp_path, tokenizer, name):
     path = write_lines(tmp_path / "x.txt", np.random.default_rng(2))
-    result, _, _ = run(path, tokenizer, random_bigrams(0), "reversal", n_orders=30)
-    assert result.n_orders == 1
+    # A stub that looks at two ids sees neighbours if nothing stands between them.
+    result, evidence, planned = run(
+        path, tokenizer, random_bigrams(0), name, separator="", n_orders=30
+    )
+    assert name != "reversal" or result.n_orders == 1
+    ends = [p_values(planned, evidence, uniform=u) for u in (0.0, 1.0)]
+    p_value = result.numbers.p_value
+    # Nothing ties, and no bracket of p is wider than a tenth of it.
+    assert ends == [(p_value, pytest.approx(p_value, rel=0.1))] * 2
 
 
 @pytest.mark.parametrize("name", ORDER_TESTS)
 def test_nan_names_the_example(tmp_path, tokenizer, name):
     path = write_lines(tmp_path / "x.txt", np.random.default_rng(0))
-    texts = path.read_text().splitlines()
-    texts[17] = "aaZaa"
-    path.write_text("".join(f"{text}\n" for text in texts))
+    first, _, rest = path.read_text().partition("\n")
+    path.write_text(f"{first}\naaZaa\n{rest}")
     table = np.full((300, 300), -1.0, np.float32)
     table[:, tokenizer.encode("Z").ids[0]] = np.nan
     with pytest.raises(InputError, match=r"x: example \d+: its log-prob"):
@@ -257,29 +227,17 @@ def test_nan_names_the_example(tmp_path, tokenizer, name):
         (["one", "two"], 2, "no two examples fit the model's context of 2 tokens"),
     ],
 )
-def test_files_that_cannot_be_tested_say_why(
-    tmp_path, tokenizer, lines, context, message
-):
+def test_bad_files_say_why(tmp_path, tokenizer, lines, context, message):
     path = tmp_path / "x.txt"
-    path.write_text("".join(f"{line}\n" for line in lines))
-    benchmark = load_benchmark(path)
+    path.write_text("\n".join(lines))
     with pytest.raises(InputError, match=message):
-        plan_test(
-            benchmark,
-            encode_examples(tokenizer, benchmark.texts),
-            METHODS["stratified"],
-            prefix_id=PREFIX,
-            context=context,
-            seed=0,
-        )
+        run(path, tokenizer, random_bigrams(0), context=context)
 
 
 def test_loading_and_planning_leave_the_published_order_alone(tmp_path, tokenizer):
     path = write_lines(tmp_path / "x.txt", np.random.default_rng(9))
-    lines = path.read_text().splitlines()
-    digest = hashlib.sha256(
-        b"".join(hashlib.sha256(line.encode()).digest() for line in lines)
-    ).hexdigest()
+    lines = [hashlib.sha256(one) for one in path.read_bytes().splitlines()]
+    digest = hashlib.sha256(b"".join(line.digest() for line in lines)).hexdigest()
     result, evidence, _ = run(path, tokenizer, random_bigrams(0))
     assert result.fingerprint == f"sha256:{digest}"
     published = evidence.orders[:, 0]

@@ -6,12 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-
-from jaxcontam.methods import METHODS
-from jaxcontam.orders.order_test import OrderFile
-from jaxcontam.orders.sequences import OrderMethod
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how_to/own_method.md").read_text(encoding="utf-8")
@@ -72,19 +67,3 @@ def test_score_of_the_how_to_page_is_known_everywhere(package):
 def test_package_whose_method_is_none_is_named(package, code, words):
     (package / "mine.py").write_text(code)
     assert words in run(package, ["methods"]).stderr
-
-
-def test_orders_of_a_report_are_drawn_again_by_the_method_that_drew_them():
-    """`verify` knows no order test by its name."""
-    file = OrderFile(
-        n_examples=23, n_ids=230, context=64, seed=3, content_digest="c" * 64
-    )
-    for method in METHODS.values():
-        if isinstance(method, OrderMethod):
-            m = 1 if method.name == "reversal" else 4
-            first = method.design(file, m)
-            # All strata of these designs are near-equal runs of the file.
-            strata = np.array_split(np.arange(23), len(first.orders) + first.n_dropped)
-            again = method.draw(strata, m, seed=3, content_digest="c" * 64)
-            assert np.array_equal(first.orders, again.orders), method.name
-            assert np.array_equal(first.place, again.place), method.name

@@ -35,10 +35,7 @@ def test_plan_from_an_effect_states_examples_power_and_hours(capsys):
     permutation = tests["permutation"]
     assert (permutation["power"], permutation["mde"]) == (0.0, None)
     assert main(["plan", *words]) == 0
-    said = capsys.readouterr().out
-    assert all(name in said for name in PLANNED)
-    assert "one boundary in ten gains ten times" in " ".join(said.split())
-    assert "A plan, not a promise" in said
+    assert "A plan, not a promise" in capsys.readouterr().out
 
 
 def test_plan_from_a_pilot_repeats_its_standard_error(pulse, tmp_path, capsys):
@@ -64,11 +61,8 @@ def test_plan_from_a_pilot_repeats_its_standard_error(pulse, tmp_path, capsys):
 
 def test_test_that_the_pilot_lacks_borrows_the_spread_of_whole_orders(capsys, pulse):
     words = ["--pilot", str(pulse), "--benchmark", "pydocs-1", "--effect", "1"]
-    found = planned(capsys, *words, "--tests", "permutation,reversal,stratified")
-    assert found["sd"]["permutation"] in (
-        found["sd"]["stratified"],
-        found["sd"]["reversal"],
-    )
+    sd = planned(capsys, *words, "--tests", "permutation,reversal,stratified")["sd"]
+    assert sd["permutation"] in (sd["stratified"], sd["reversal"])
     assert main(["plan", *words, "--tests", "permutation"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Not in the pilot, planned with the spread of" in said

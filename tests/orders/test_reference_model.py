@@ -11,6 +11,7 @@ import pytest
 
 from jaxcontam import Audit
 from jaxcontam.orders import command as audit_command
+from jaxcontam.orders.answer_options import METHOD as OPTIONS
 from jaxcontam.orders.methods import ADJACENCY, DIRECTION
 from jaxcontam.proof.result import Evidence
 from jaxcontam.proof.test_row import loglik_gap, reference_result
@@ -28,9 +29,6 @@ from tests.orders.test_order_path import (
 from tests.support.stub_models import opened_stub
 from tests.support.verified import verified
 
-# Words of a row's own.
-N_WORDS = 6
-
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
@@ -38,13 +36,10 @@ def file(tmp_path_factory):
     rng = np.random.default_rng(3)
     path = tmp_path_factory.mktemp("file") / "x.txt"
     marks = [chr(33 + i) for i in rng.permutation(60)]
-    words = ["".join(rng.choice(list("mnopqrstuv"), 3)) for _ in range(60 * N_WORDS)]
-    path.write_text(
-        "".join(
-            f"{mark}{' '.join(words[i * N_WORDS : (i + 1) * N_WORDS])}{mark}\n"
-            for i, mark in enumerate(marks)
-        )
-    )
+    words = rng.choice(list("mnopqrstuv"), (60, 6, 3))
+    lines = [" ".join(map("".join, row)) for row in words]
+    marked = (f"{m}{line}{m}\n" for m, line in zip(marks, lines, strict=True))
+    path.write_text("".join(marked))
     return path
 
 
@@ -65,14 +60,8 @@ def audited(
     older = opened_stub("older", reference, tokenizer)
     if context is not None:
         older = dataclasses.replace(older, context=context)
-    command = Audit(
-        model="target",
-        benchmark=(file,),
-        reference="older",
-        tests=tests,
-        separator="",
-        out=out,
-    )
+    words = dict(model="target", benchmark=(file,), reference="older", separator="")
+    command = Audit(**words, tests=tests, out=out)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(audit_command, "open_for", lambda *_, **__: older)
         return command.run_on(lambda: opened_stub("target", target, tokenizer))
@@ -80,25 +69,21 @@ def audited(
 
 def test_likelihoods_are_compared_over_pairs_that_stand_there():
     """One stratum of three and one of two, with zeros beside it."""
-    orders_KMS = np.array([[[0, 1, 2]], [[3, 4, -1]]], np.int32)
-    pairs_KSS = np.zeros((2, 3, 3))
-    pairs_KSS[0] = -5.0 + np.arange(9).reshape(3, 3)
-    pairs_KSS[1, :2, :2] = -3.0
-    there = np.zeros((2, 3, 3))
-    there[0], there[1, :2, :2] = -2.0, -2.0
+    pairs_KSS, there_KSS = np.full((2, 3, 3), -5.0), np.full((2, 3, 3), -2.0)
+    pairs_KSS[0] += np.arange(9).reshape(3, 3)
+    for padded in (pairs_KSS[1], there_KSS[1]):
+        padded[2], padded[:, 2] = 0.0, 0.0
     evidence = Evidence(
-        orders=orders_KMS,
+        orders=np.array([[[0, 1, 2]], [[3, 4, -1]]], np.int32),
         pairs=pairs_KSS,
-        reference_pairs=pairs_KSS + there,
+        reference_pairs=pairs_KSS + there_KSS,
         codes=np.zeros((2, 3), np.int64),
         runs=np.zeros((2, 3), np.int64),
     )
     assert loglik_gap(evidence) == pytest.approx(-2.0)
 
 
-def test_reference_that_sees_nothing_leaves_the_proof_and_its_difference(
-    file, tokenizer, tmp_path
-):
+def test_silent_reference_leaves_the_proof(file, tokenizer, tmp_path):
     seen, new = follower(file, tokenizer), random_bigrams(5)
     document = audited(file, tokenizer, tmp_path, seen, new, tests=None)
     rows = {row["method"]: row for row in document["results"]}
@@ -170,6 +155,18 @@ def test_no_order_that_is_compared_changes_the_scale(method, order):
     assert beside(forty_strata(*turned), method).scale == pytest.approx(found.scale)
 
 
+def test_no_order_of_options_changes_the_scale():
+    scores_KM, other_KM = np.random.default_rng(3).normal(size=(2, 50, 4))
+    scores_KM[:, 0] += 2.0
+    one, other = (
+        Evidence(scores=scores_KM[:, order], reference_scores=other_KM[:, order] / 2)
+        for order in ([0, 1, 2, 3], [2, 0, 3, 1])
+    )
+    scale = beside(one, OPTIONS).scale
+    assert scale > 2.0
+    assert beside(other, OPTIONS).scale == pytest.approx(scale, rel=1e-12)
+
+
 def test_a_reference_that_ignores_context_is_not_scaled_by_its_rounding():
     rng = np.random.default_rng(6)
     model_KSS = rng.normal(size=(40, 8, 8)) * (1 - np.eye(8))
@@ -218,66 +215,48 @@ def test_reference_that_prefers_the_order_leaves_no_proof(both_prefer):
     assert verified(both_prefer) == ([], 1)
 
 
-def forged(out, change, arrays):
-    """Faults of a report that was changed by somebody who can seal it."""
+def forged(made, out, row, scores=None, kind="pairs"):
+    """Faults of a report that was changed by somebody who can seal it.
+
+    `row` are fields of its result, or of what one of them holds; `scores` changes those
+    of the reference, and None leaves them out.
+    """
+    shutil.copytree(made, out)
     document = json.loads((out / REPORT_NAME).read_text())
-    change(document["results"][0])
+    first = document["results"][0]
+    for name, value in row.items():
+        first[name] = first[name] | value if isinstance(value, dict) else value
     with np.load(out / ARCHIVE_NAME) as archive:
         content = {name: archive[name] for name in archive.files}
-    arrays(content)
+    if scores is not None:
+        name = f"0/reference_{kind}"
+        content[name] = scores(content[name])
+        content = {name: one for name, one in content.items() if one is not None}
     np.savez_compressed(out / ARCHIVE_NAME, **content)
     document["digests"][ARCHIVE_NAME] = archive_digest(out / ARCHIVE_NAME)
     (out / REPORT_NAME).write_text(sealed_text(document), encoding="utf-8")
     return "\n".join(verified(out)[0])
 
 
-def nothing(_):
-    pass
-
-
-def clear(row):
-    row["reference"] |= {"p_value": 0.7, "log10_p": float(np.log10(0.7))}
-    row["verdict"] = "contaminated"
-
-
-def halve(row):
-    row["reference"]["half_p"] = 1e-9
-
-
-def hide(row):
-    row["reference"] = None
-    row["verdict"] = "contaminated"
-
-
-def rename(row):
-    row["reference"]["fingerprint"] = "sha256:other"
-
-
-def drop_pairs(arrays):
-    del arrays["0/reference_pairs"]
-
-
-def zero_pairs(arrays):
-    arrays["0/reference_pairs"] *= 0.0
-
-
-def smaller_pairs(arrays):
-    arrays["0/reference_pairs"] = arrays["0/reference_pairs"][:1]
+CLEAR = {
+    "reference": {"p_value": 0.7, "log10_p": float(np.log10(0.7))},
+    "verdict": "contaminated",
+}
+HIDE = {"reference": None, "verdict": "contaminated"}
+OTHER = "sha256:other"
 
 
 @pytest.mark.parametrize(
-    ("change", "arrays", "fault"),
+    ("row", "scores", "fault"),
     [
-        (clear, nothing, "reference.p_value is 0.7, recomputed"),
-        (halve, nothing, "reference.half_p is 1e-09, recomputed 1.0"),
-        (hide, nothing, "reference is None, recomputed {'name'"),
-        (hide, drop_pairs, "no pairs of a reference model"),
-        (rename, nothing, "reference.fingerprint is 'sha256:other', recomputed"),
-        (nothing, zero_pairs, "reference.p_value is"),
-        (nothing, smaller_pairs, "the reference was asked for other pairs"),
+        (CLEAR, None, "reference.p_value is 0.7, recomputed"),
+        ({"reference": {"half_p": 1e-9}}, None, "half_p is 1e-09, recomputed 1.0"),
+        (HIDE, None, "reference is None, recomputed {'name'"),
+        (HIDE, lambda _: None, "no pairs of a reference model"),
+        ({"reference": {"fingerprint": OTHER}}, None, f"{OTHER!r}, recomputed"),
+        ({}, lambda pairs: pairs * 0.0, "reference.p_value is"),
+        ({}, lambda pairs: pairs[:1], "the reference was asked for other pairs"),
     ],
 )
-def test_forged_reference_is_found(both_prefer, tmp_path, change, arrays, fault):
-    out = tmp_path / "out"
-    shutil.copytree(both_prefer, out)
-    assert fault in forged(out, change, arrays)
+def test_forged_reference_is_found(both_prefer, tmp_path, row, scores, fault):
+    assert fault in forged(both_prefer, tmp_path / "out", row, scores)

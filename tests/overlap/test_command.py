@@ -1,11 +1,11 @@
 """The search of a corpus of files, its batches and its command as users see it."""
 
-import dataclasses
 import gzip
 import json
 import random
 import signal
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +16,7 @@ from jaxcontam.overlap import search as searching
 from jaxcontam.overlap.command import MEANING
 from jaxcontam.overlap.index import example_index, forms_of
 from jaxcontam.overlap.occurrences import occurrences
-from jaxcontam.overlap.search import Wanted, load_state, save_state, search_files
+from jaxcontam.overlap.search import Wanted, search_files
 from tests.support.overlap_texts import sentence
 
 
@@ -29,32 +29,27 @@ def write_corpus(folder, n=300):
     ]
     folder.mkdir()
 
-    def texts(n_texts):
-        for _ in range(n_texts):
+    def texts():
+        for _ in range(n):
             words = rng.choices(vocabulary, k=rng.randint(0, 90))
             if rng.random() < 0.2:
                 words[5:5] = rng.choice(examples[:20]).title().split()
             yield " ".join(words)
 
-    lines = [json.dumps({"text": text}) + "\n" for text in texts(n)]
+    lines = [json.dumps({"text": text}) + "\n" for text in texts()]
     (folder / "a.jsonl").write_text("".join(lines) + "{\n")
-    (folder / "b.txt").write_text("\n".join(texts(n)) + " \n" + examples[5])
-    data = "".join(f'"{text}"\n' for text in texts(n)).encode()
+    (folder / "b.txt").write_text("\n".join(texts()) + " \n" + examples[5])
+    data = "".join(f'"{text}"\n' for text in texts()).encode()
     (folder / "c.csv.gz").write_bytes(gzip.compress(b"text\n" + data))
-    (folder / "d.json").write_text(json.dumps(list(texts(n))))
+    (folder / "d.json").write_text(json.dumps(list(texts())))
     # A line without an end, in which an example lies across parts.
-    long = " ".join([*texts(n), examples[7], *texts(n)])
-    (folder / "e.txt").write_text(long)
+    (folder / "e.txt").write_text(" ".join([*texts(), examples[7], *texts()]))
     return examples
 
 
-def index_of(examples):
-    benchmark = Benchmark("b", tuple(examples), (None,) * len(examples))
-    return example_index(forms_of(benchmark, is_chosen=False))
-
-
 def searched(folder, examples, **changes):
-    index = index_of(examples)
+    benchmark = Benchmark("b", tuple(examples), (None,) * len(examples))
+    index = example_index(forms_of(benchmark, is_chosen=False))
     files, _ = list_corpus(folder, leave_out=folder / "out")
     flags = {"text_field": "text", "progress": lambda *_: None} | changes
     found, reached = search_files(Wanted(index), files, **flags)
@@ -62,9 +57,7 @@ def searched(folder, examples, **changes):
 
 
 @pytest.mark.parametrize("n_processes", [1, 2])
-def test_result_does_not_depend_on_batches_and_processes(
-    tmp_path, n_processes, monkeypatch
-):
+def test_batches_and_processes_change_nothing(tmp_path, n_processes, monkeypatch):
     examples = write_corpus(tmp_path / "docs")
     whole, found, reached = searched(tmp_path / "docs", examples)
     monkeypatch.setattr(searching, "BATCH", 700)
@@ -73,52 +66,6 @@ def test_result_does_not_depend_on_batches_and_processes(
     assert again == reached
     assert (other.n_documents, other.n_words) == (found.n_documents, found.n_words)
     assert {row.rule for row in whole} >= {"words", "exact", None}
-
-
-def test_interrupted_search_goes_on_and_counts_nothing_twice(tmp_path, monkeypatch):
-    """Stopped at every save in turn, as if the power went."""
-    monkeypatch.setattr(searching, "_SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(searching, "BATCH", 3_000)
-    examples = write_corpus(tmp_path / "docs", n=40)
-    whole, undisturbed, end = searched(tmp_path / "docs", examples)
-
-    class PowerCutError(Exception):
-        pass
-
-    def save(found, reached):
-        save_state(tmp_path, "key", found, reached)
-        raise PowerCutError
-
-    places = []
-    while True:
-        found, reached = load_state(tmp_path, "key")
-        places.append((reached.file, reached.n_items))
-        start = {"found": found, "reached": reached, "save": save}
-        try:
-            rows, again, last = searched(tmp_path / "docs", examples, **start)
-        except PowerCutError:
-            continue
-        break
-    assert len(places) > 10 and places == sorted(set(places))
-    assert (rows, last) == (whole, end)
-    assert again.n_words == undisturbed.n_words
-    assert again.n_documents == undisturbed.n_documents
-    assert load_state(tmp_path, "other key")[1] == searching.Reached()
-
-
-def test_damaged_records_after_texts_do_not_stop_a_search_that_goes_on(tmp_path):
-    examples = write_corpus(tmp_path / "docs")
-    with open(tmp_path / "docs/z.jsonl", "w") as file:
-        file.write("{}\n" * 2_000)
-    whole, _, end = searched(tmp_path / "docs", examples)
-    files, _ = list_corpus(tmp_path / "docs", leave_out=None)
-    n_files = [file.name for file in files].index("z.jsonl")
-    _, found, _ = searched(tmp_path / "docs", examples)
-    reached = dataclasses.replace(end, file=n_files, n_items=1_500, n_faults=1_501)
-    start = {"found": found, "reached": reached}
-    rows, _, again = searched(tmp_path / "docs", examples, **start)
-    assert rows == whole
-    assert again == end
 
 
 def test_second_interrupt_waits_for_the_processes(tmp_path, monkeypatch):
@@ -159,6 +106,9 @@ def test_search_needs_no_more_memory_for_a_larger_corpus(tmp_path):
     assert peaks[1] < 40_000_000
 
 
+WORDS = ["overlap", "docs", "bench.txt", "--out", "o"]
+
+
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     """A corpus and a benchmark of five lines, of which 0 and 2 are in the corpus."""
@@ -176,17 +126,18 @@ def files(tmp_path, monkeypatch):
 
 
 def test_command_writes_rows_totals_and_both_lists(files, capsys):
-    assert main(["overlap", "docs", "bench.txt", "--out", "o"]) == 0
+    assert main(WORDS) == 0
     said = capsys.readouterr()
     assert said.err == ""
     assert MEANING in said.out
-    assert "found (ids count from 0):\n  id 0" in said.out
-    assert (
-        "  id 2 (words) one.jsonl:2\n    example: [w200 w201 w202" in said.out
-        and "\n    corpus:  So [W200 W201 W202" in said.out
-    )
-    assert "not read: 1 files of other kinds (.md)" in said.out
-    assert "1 examples have no words and are in no list" in said.out
+    for words in (
+        "found (ids count from 0):\n  id 0",
+        "  id 2 (words) one.jsonl:2\n    example: [w200 w201 w202",
+        "\n    corpus:  So [W200 W201 W202",
+        "not read: 1 files of other kinds (.md)",
+        "1 examples have no words and are in no list",
+    ):
+        assert words in said.out
     document = json.loads((files / "o/overlap.json").read_text())
     assert document["meaning"] == MEANING
     assert document["benchmark"]["order_provenance"] == "published"
@@ -200,57 +151,29 @@ def test_command_writes_rows_totals_and_both_lists(files, capsys):
     assert (files / "o/not_found.txt").read_text() == "1\n3\n"
 
 
-def test_json_on_standard_output_is_the_file(files, capsys):
-    assert main(["overlap", "docs", "bench.txt", "--out", "o", "--json"]) == 0
-    said = capsys.readouterr().out
-    assert json.loads(said) == json.loads((files / "o/overlap.json").read_text())
-
-
-def test_finished_corpus_is_not_read_again(files, capsys, monkeypatch):
-    words = ["overlap", "docs", "bench.txt", "--out", "o"]
-    assert main(words) == 0
-    first, before = capsys.readouterr().out, (files / "o/overlap.json").read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr(searching, "read_documents", None)
-        assert main(words) == 0
-    assert capsys.readouterr().out == first
-    (files / "o/overlap.json").unlink()
-    assert main(words) == 0
-    assert (files / "o/overlap.json").read_bytes() == before
-
-
-@pytest.mark.parametrize("change", ["corpus", "benchmark", "flag", "state"])
-def test_other_input_is_searched_anew(files, change, capsys):
-    words = ["overlap", "docs", "bench.txt", "--out", "o"]
-    assert main(words) == 0
-    if change == "corpus":
-        (files / "docs/three.txt").write_text(sentence(30, 100))
-    elif change == "benchmark":
-        (files / "bench.txt").write_text(sentence(30, 200) + "\n" + sentence(9, 9_000))
-    elif change == "flag":
-        words += ["--limit", "1"]
-    else:
-        (files / "o/search.npz").write_bytes(b"PK\x03\x04 cut short")
-        (files / "o/overlap.json").write_text("{}")
-    assert main(words) == 0
-    found = (files / "o/found.txt").read_text().split()
-    assert (
-        found
-        == {
-            "corpus": ["0", "1", "2"],
-            "benchmark": ["0", "1"],
-            "flag": ["0"],
-            "state": ["0", "2"],
-        }[change]
-    )
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda: Path("docs/three.txt").write_text(sentence(30, 100)), "0 1 2"),
+        (lambda: Path("bench.txt").write_text(f"{sentence(30, 200)}\nx y z"), "0"),
+        (lambda: ["--limit", "1"], "0"),
+        (lambda: Path("o/search.npz").write_bytes(b"PK\x03\x04 cut short"), "0 2"),
+    ],
+    ids=["corpus", "benchmark", "flag", "state"],
+)
+def test_other_input_is_searched_anew(files, change, found):
+    assert main(WORDS) == 0
+    (files / "o/overlap.json").write_text("{}")
+    changed = change()
+    assert main([*WORDS, *(changed if isinstance(changed, list) else [])]) == 0
+    assert (files / "o/found.txt").read_text().split() == found.split()
 
 
 def test_damaged_line_is_named_and_exits_with_3(files, capsys):
     with open(files / "docs/one.jsonl", "a") as file:
         file.write('{"text": \n{"body": "x"}\n')
-    words = ["overlap", "docs", "bench.txt", "--out", "o"]
     for _ in range(2):
-        assert main(words) == 3
+        assert main(WORDS) == 3
         out = capsys.readouterr().out
         assert "unreadable parts, not searched: 2" in out
         assert "one.jsonl:4: no field 'text' (it has: body)" in out
@@ -263,34 +186,27 @@ def test_text_field_and_template_choose_the_texts(files, capsys):
     (files / "docs/one.jsonl").write_text(json.dumps({"body": sentence(20)}))
     (files / "docs/two.txt").unlink()
     record = {"q": sentence(10), "a": sentence(10, 10), "note": sentence(80, 500)}
-    (files / "bench.jsonl").write_text(json.dumps(record))
+    # An example without its text keeps its id and is in no list.
+    rows = [record, {"q": None, "a": None}, {"q": "x", "a": "null"}]
+    (files / "bench.jsonl").write_text("\n" + "\n".join(map(json.dumps, rows)))
     words = ["overlap", "docs", "bench.jsonl", "--text-field", "body", "--out"]
-    assert main([*words, "o", "--template", "{q} {a}"]) == 0
     assert main([*words, "p", "--benchmark-field", "a"]) == 0
-    for out in "op":
-        (row,) = json.loads((files / out / "overlap.json").read_text())["examples"]
-        assert (row["rule"], row["form"]) == ("exact", "text")
-
-
-def test_an_example_without_its_text_keeps_its_id_and_is_in_no_list(files, capsys):
-    rows = [{"q": None}, {"q": sentence(30)}, {"q": "null"}, {"q": float("nan")}]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (files / "bench.jsonl").write_text(f"\n{lines}")
-    words = ["overlap", "docs", "bench.jsonl", "--benchmark-field", "q", "--out", "o"]
-    assert main(words) == 0
     said = capsys.readouterr().out
-    assert "2 examples have no words and are in no list" in said
+    assert "1 examples have no words and are in no list" in said
     assert said.endswith("\nbench: 1 blank line left out\n")
-    assert (files / "o/found.txt").read_text() == "1\n"
-    assert (files / "o/not_found.txt").read_text() == "2\n"
+    assert (files / "p/found.txt").read_text() == "0\n"
+    assert (files / "p/not_found.txt").read_text() == "2\n"
+    (files / "bench.jsonl").write_text(json.dumps(record))
+    assert main([*words, "o", "--template", "{q} {a}"]) == 0
+    for out in "op":
+        row, *_ = json.loads((files / out / "overlap.json").read_text())["examples"]
+        assert (row["rule"], row["form"]) == ("exact", "text")
 
 
 def test_wrong_field_is_refused_before_the_whole_corpus_is_read(files, capsys):
     (files / "docs/one.jsonl").write_text('{"body": "x"}\n' * 5_000)
-    assert main(["overlap", "docs", "bench.txt"]) == 2
-    assert "one.jsonl:1: no field 'text' (it has: body); no text in 1000 records" in (
-        capsys.readouterr().err
-    )
+    assert main(WORDS) == 2
+    assert "(it has: body); no text in 1000 records" in capsys.readouterr().err
 
 
 def test_boilerplate_that_examples_share_does_not_count_as_found(files, capsys):
@@ -298,7 +214,7 @@ def test_boilerplate_that_examples_share_does_not_count_as_found(files, capsys):
     examples = [f"{frame} {sentence(20, 5_000 + 20 * i)}" for i in range(12)]
     (files / "bench.txt").write_text("\n".join(examples))
     (files / "docs/two.txt").write_text(f"{frame}\nand\n{sentence(15, 5_022)}\n")
-    assert main(["overlap", "docs", "bench.txt", "--out", "o"]) == 0
+    assert main(WORDS) == 0
     said = capsys.readouterr().out
     assert "11 have nothing there but boilerplate, and do not count as found" in said
     document = json.loads((files / "o/overlap.json").read_text())

@@ -42,8 +42,8 @@ class Index:
         return 200, {"doc_ix": 0, "spans": spans}
 
 
-def searched(url, *flags):
-    corpus = f"infini-gram:{url}#v4_tiny"
+def searched(url, *flags, index="v4_tiny"):
+    corpus = f"infini-gram:{url}#{index}"
     return main(["overlap", corpus, "bench.txt", "--out", "o", *flags])
 
 
@@ -102,21 +102,25 @@ def test_busy_server_and_an_answer_without_a_count_are_asked_again():
 
 
 @pytest.mark.parametrize(
-    ("found", "document", "message"),
+    ("places", "message"),
     [
-        ({"cnt": 1, "segment_by_shard": [5]}, {}, "no count of 'w"),
-        ({"cnt": 1, "segment_by_shard": [[0.0, 1.0]]}, {}, "no count of 'w"),
-        ({"cnt": 1, "segment_by_shard": [[5, 0], [0, 6]]}, {}, "no count of 'w"),
-        ({"cnt": 1, "segment_by_shard": [[0, 1]]}, {"spans": [5]}, "no document with"),
+        ([5], "no count of 'w"),
+        ([[0.0, 1.0]], "no count of 'w"),
+        ([[5, 0], [0, 6]], "no count of 'w"),
+        ([[0, 1]], "no document with"),
     ],
 )
-def test_hostile_answers_are_one_line(capsys, found, document, message):
+def test_hostile_answers_are_one_line(capsys, places, message):
     def hostile(body, number, handler):
-        return 200, found if body["query_type"] == "find" else document
+        found = {"cnt": 1, "segment_by_shard": places}
+        return 200, found if body["query_type"] == "find" else {"spans": [5]}
 
     with serving(hostile) as (url, _):
         assert searched(url) == 2
-    assert message in capsys.readouterr().err
+        assert message in capsys.readouterr().err
+    with serving(Index("w0")) as (url, _):
+        assert searched(url, index="v5") == 2
+    assert "Invalid index: v5" in capsys.readouterr().err
 
 
 def test_operators_of_the_server_are_never_sent(tmp_path):
@@ -129,9 +133,7 @@ def test_operators_of_the_server_are_never_sent(tmp_path):
     assert result()["totals"]["found"] == 0
 
 
-def test_words_that_ten_examples_share_and_words_that_are_everywhere_are_boilerplate(
-    tmp_path, monkeypatch, capsys
-):
+def test_shared_and_common_words_are_boilerplate(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(index_search, "COMMON", 3)
     frame, licence = sentence(13, 700), sentence(13, 800)
     lines = [f"{frame} {sentence(13, 20 * i)}" for i in range(10)]
@@ -144,9 +146,3 @@ def test_words_that_ten_examples_share_and_words_that_are_everywhere_are_boilerp
     totals = result()["totals"]
     assert (totals["found"], totals["boilerplate"]) == (1, 1)
     assert "1 have nothing there but boilerplate" in capsys.readouterr().out
-
-
-def test_an_index_that_the_server_has_not_is_told_in_its_words(capsys):
-    with serving(Index("w0")) as (url, _):
-        assert main(["overlap", f"infini-gram:{url}#v5", "bench.txt"]) == 2
-    assert "Invalid index: v5" in capsys.readouterr().err

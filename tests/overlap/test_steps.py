@@ -67,17 +67,18 @@ def test_table_of_a_pipeline_is_that_of_the_command(corpus, capsys):
 
 def test_counts_that_lack_a_task_or_are_of_other_texts_are_refused(corpus, capsys):
     run(corpus, FindExamples("bench.txt", f"{corpus}/counts", limit=5), tasks=2)
-    command = ["overlap", "counts", "bench.txt", "--out", "table"]
-    assert main(command) == 2
-    assert "00000.counts.npz: counts of other texts" in capsys.readouterr().err
-    assert main([*command, "--limit", "5", "--text-field", "body"]) == 2
-    assert "--text-field goes with files, not with counts" in capsys.readouterr().err
-    (corpus / "counts/00001.counts.npz").unlink()
-    assert main([*command, "--limit", "5"]) == 2
-    assert "counts: counts of 1 of 2 tasks" in capsys.readouterr().err
-    (corpus / "counts/00000.counts.npz").write_bytes(b"PK\x03\x04 cut short")
-    assert main([*command, "--limit", "5"]) == 2
-    assert "00000.counts.npz: damaged counts" in capsys.readouterr().err
+    first, second = (corpus / f"counts/0000{i}.counts.npz" for i in (0, 1))
+    limit = ["--limit", "5"]
+    for flags, change, message in (
+        ([], None, "00000.counts.npz: counts of other texts"),
+        ([*limit, "--text-field", "body"], None, "--text-field goes with files, not"),
+        (limit, second.unlink, "counts: counts of 1 of 2 tasks"),
+        (limit, lambda: first.write_bytes(b"PK\x03\x04 cut"), "damaged counts"),
+    ):
+        if change:
+            change()
+        assert main(["overlap", "counts", "bench.txt", "--out", "table", *flags]) == 2
+        assert message in capsys.readouterr().err
     assert not (corpus / "table").exists()
 
 

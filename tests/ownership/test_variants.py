@@ -14,37 +14,19 @@ from jaxcontam.proof.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.orders import draw_places
 from jaxcontam.stats.rows import padded, unpadded
+from tests.support.labelled_rows import WORDS, drawn, write_lines
 
 pytestmark = pytest.mark.unoptimised
 
 CONTEXT, PREFIX = 64, 0
-WORDS = [
-    "ape",
-    "bee",
-    "cat",
-    "dog",
-    "elk",
-    "fox",
-    "gnu",
-    "hen",
-    "ibis",
-    "jay",
-    "kite",
-    "lynx",
-    "mole",
-    "newt",
-    "owl",
-    "pig",
-]
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
     """One id a byte: any text encodes, and nothing is learned."""
-    vocab = {
-        c: i + 1 for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))
-    }
-    tokenizer = Tokenizer(models.BPE({**vocab, "<s>": PREFIX}, []))
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {letter: i for i, letter in enumerate(["<s>", *letters])}
+    tokenizer = Tokenizer(models.BPE(vocab, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     return tokenizer
 
@@ -65,13 +47,8 @@ def bigrams(seed):
 
 def drawn_rows(rng, n=6):
     """Rows of 2 to 5 random sentences; the first is as good as drawn at random."""
-    return [
-        tuple(
-            " ".join(rng.choice(WORDS, size=rng.integers(2, 5)))
-            for _ in range(rng.integers(2, 6))
-        )
-        for _ in range(n)
-    ]
+    sizes = rng.integers(2, 6, size=(n, 2))
+    return [tuple(drawn(k, rng, n_words=n_words)) for k, n_words in sizes]
 
 
 def result_of(rows, tokenizer, table, *, seed=0, randomised=True, unit="token"):
@@ -102,50 +79,30 @@ def test_scores_are_log_likelihoods_of_each_version(tokenizer, unit):
             assert score == pytest.approx(expected, rel=1e-6)
 
 
-def test_model_that_learned_the_published_versions_is_found(tokenizer):
-    rng = np.random.default_rng(4)
-    letters = list("abcdefghijklmnopqrstuvwxyz")
-    rows = [
-        tuple("".join(rng.choice(letters, size=9)) for _ in range(rng.integers(3, 6)))
-        for _ in range(30)
-    ]
-    table = bigrams(2)
-    for row in rows:
-        ids = [PREFIX, *tokenizer.encode(row[0]).ids]
-        table[ids[:-1], ids[1:]] *= 0.7
-    result, _, _ = result_of(rows, tokenizer, table)
-    (decided,) = decide([result], min_effect=0.1)
-    assert decided.verdict == "contaminated"
-    assert decided.numbers.p_value < 1e-3
-    assert decided.numbers.effect > 0
-
-
 def test_versions_not_drawn_at_random_are_never_more_than_suspected(tokenizer):
-    rows = [(f"{word} {word}", word * 3, f"{word}x") for word in WORDS]
+    rows = [(f"{word} {word}", word * 3, f"{word}x") for word in WORDS[:16]]
     table = np.full((300, 300), -3.0, np.float32)
     table[:, tokenizer.encode(" ").ids[0]] = -0.1  # likes spaces, saw nothing
-    declared, _, _ = result_of(rows, tokenizer, table, randomised=False)
-    drawn, _, _ = result_of(rows, tokenizer, table, randomised=True)
-    assert declared.numbers.p_value == drawn.numbers.p_value < 1e-6
-    assert [r.verdict for r in decide([declared], min_effect=0.1)] == ["suspected"]
-    assert [r.verdict for r in decide([drawn], min_effect=0.1)] == ["contaminated"]
-    assert (declared.null, declared.validity) == (
-        "exchangeability of versions (declared)",
-        "heuristic",
+    declared, lot = (
+        result_of(rows, tokenizer, table, randomised=one)[0] for one in (False, True)
     )
-    assert (drawn.null, drawn.validity) == ("designed randomisation", "exact")
+    assert declared.numbers.p_value == lot.numbers.p_value < 1e-6
+    assert lot.numbers.effect > 0
+    assert [r.verdict for r in decide([declared], min_effect=0.1)] == ["suspected"]
+    assert [r.verdict for r in decide([lot], min_effect=0.1)] == ["contaminated"]
+    assert declared.null == "exchangeability of versions (declared)"
+    assert (declared.validity, lot.validity) == ("heuristic", "exact")
     assert "not drawn at random" in declared.warnings[0]
-    assert drawn.warnings == ()
+    assert lot.warnings == ()
 
 
 def test_place_of_the_published_version_is_uniform_and_follows_the_seed():
-    places = [
-        draw_places([4] * 400, seed=seed, content_digest="sha256:7f")
-        for seed in (1, 1, 2)
-    ]
-    np.testing.assert_array_equal(places[0], places[1])
-    assert not np.array_equal(places[0], places[2])
-    counts = np.bincount(places[0], minlength=4)
+    first, again, other = (
+        draw_places([4] * 400, seed=seed, content_digest="7f") for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    counts = np.bincount(first, minlength=4)
     # 400 rows, 100 a place: 3.3 standard errors of 8.7.
     assert abs(counts - 100).max() < 3.3 * math.sqrt(400 * 3 / 16)
 
@@ -194,13 +151,8 @@ def test_rows_are_read_with_any_number_of_rewrites(tmp_path):
 
 def test_command_writes_a_report_of_its_own_words(pulse, tmp_path, capsys):
     path, out = tmp_path / "v.jsonl", tmp_path / "out"
-    rng = np.random.default_rng(0)
-    path.write_text(
-        "".join(
-            json.dumps({"text": row[0], "variants": row[1:]}) + "\n"
-            for row in drawn_rows(rng, n=20)
-        )
-    )
+    rows = drawn_rows(np.random.default_rng(0), n=20)
+    write_lines(path, [{"text": row[0], "variants": row[1:]} for row in rows])
     words = ["variants", str(pulse / "model"), str(path), "--out", str(out)]
     assert main(words) == 0
     said = " ".join(capsys.readouterr().out.split())

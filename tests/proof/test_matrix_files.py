@@ -24,57 +24,51 @@ def test_matrix_is_read_to_the_last_bit(save, name):
     np.testing.assert_array_equal(found, matrix_KM)
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float16, np.float32])
-def test_npy_of_any_real_type_is_read_as_float64(save, dtype):
-    found = read_matrix(save("m.npy", np.array([[3, 1], [2, 2]], dtype)))
-    assert found.dtype == np.float64
-    assert found.tolist() == [[3.0, 1.0], [2.0, 2.0]]
-
-
-def test_csv_takes_windows_line_ends_spaces_and_exponents(save):
+def test_real_types_windows_line_ends_spaces_and_exponents_are_read(save):
+    for dtype in (np.int64, np.uint8, np.float16, np.float32):
+        found = read_matrix(save("m.npy", np.array([[3, 1], [2, 2]], dtype)))
+        assert found.dtype == np.float64
+        assert found.tolist() == [[3.0, 1.0], [2.0, 2.0]]
     path = save("m.csv", "1, 2.5\r\n -3e2,+.5\r\n\r\n")
     assert read_matrix(path).tolist() == [[1.0, 2.5], [-300.0, 0.5]]
+
+
+def far_down(row, cell):
+    """A million lines, one of which is wrong."""
+    lines = [b"1,2"] * 10**6
+    lines[row - 1] = cell
+    return b"\n".join(lines)
+
+
+SHAPE = "expected a matrix of real numbers, got shape"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("1,2\n3,\n", "row 2, column 2: blank"),
-        ("1,2\n , 3\n", "row 2, column 1: blank"),
-        ("1,nan\n3,4\n", "row 1, column 2: nan is not a finite number"),
-        ("1,2\n-inf,4\n", "row 2, column 1: -inf is not a finite number"),
-        ("1,2\n3,1e999\n", "row 2, column 2: inf is not a finite number"),
-        ("1,2\n3,4\n5,x6\n", "row 3, column 2: 'x6' is no number"),
-        ("1,2\n3\n", "row 2, column 2: 1 cells (row 1 has 2)"),
-        ("1,2\n3,4,5\n", "row 2, column 3: 3 cells (row 1 has 2)"),
-        ("1,2\n\n3,4\n", "row 2, column 2: 1 cells (row 1 has 2)"),
-        ("1\n2\n", "1 columns (needs at least 2)"),
+        ((900_000, b"1,nan"), "row 900000, column 2: nan is not a finite number"),
+        ((900_000, b"1,x"), "row 900000, column 2: 'x' is no number"),
+        ((900_000, b""), "row 900000, column 2: 1 cells (row 1 has 2)"),
+        ((32_769, b"1"), "row 32769, column 2: 1 cells (row 1 has 2)"),
+        ((900_000, b"1,\xe9"), "byte 3599998: not UTF-8"),
+        (np.array([[1.0, 2], [np.nan, 3]]), "row 2, column 1: nan is not a finite "),
+        (np.ones((3, 1)), "1 columns (needs at least 2)"),
+        (np.ones(4), f"{SHAPE} (4,) of float64"),
+        (np.ones((2, 2, 2)), f"{SHAPE} (2, 2, 2) of float64"),
+        (np.ones((2, 2), complex), f"{SHAPE} (2, 2) of complex128"),
+        (np.ones((2, 2), bool), f"{SHAPE} (2, 2) of bool"),
+        (np.array([["1", "2"]]), f"{SHAPE} (1, 2) of <U1"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "content",
 )
-def test_bad_csv_names_row_and_column(save, content, message):
-    path = save("m.csv", content)
+def test_bad_matrix_names_row_and_column(save, content, message):
+    if isinstance(content, tuple):
+        content = far_down(*content)
+    path = save("m.npy" if isinstance(content, np.ndarray) else "m.csv", content)
     with pytest.raises(InputError) as caught:
         read_matrix(path)
-    assert (str(caught.value), caught.value.hint) == (f"{path}: {message}", "")
-
-
-@pytest.mark.parametrize(
-    ("row", "cell", "message"),
-    [
-        (900_000, b"1,nan", "row 900000, column 2: nan is not a finite number"),
-        (900_000, b"1,x", "row 900000, column 2: 'x' is no number"),
-        (900_000, b"", "row 900000, column 2: 1 cells (row 1 has 2)"),
-        (32_769, b"1", "row 32769, column 2: 1 cells (row 1 has 2)"),
-        (900_000, b"1,\xe9", "byte 3599998: not UTF-8"),
-    ],
-)
-def test_fault_far_down_a_long_csv_names_its_row(save, row, cell, message):
-    lines = [b"1,2"] * 10**6
-    lines[row - 1] = cell
-    path = save("m.csv", b"\n".join(lines))
-    with pytest.raises(InputError) as caught:
-        read_matrix(path)
-    assert str(caught.value) == f"{path}: {message}"
+    assert str(caught.value).startswith(f"{path}: {message}")
+    assert caught.value.hint == ""
 
 
 def test_quoted_cells_far_down_are_read_and_blank_lines_at_the_end_left_out(save):
@@ -83,41 +77,6 @@ def test_quoted_cells_far_down_are_read_and_blank_lines_at_the_end_left_out(save
     found = read_matrix(path)
     assert found.shape == (n + 1, 2)
     assert (found[:-1] == [1.5, 2.5]).all() and found[-1].tolist() == [3.0, 4.0]
-
-
-@pytest.mark.parametrize(
-    ("matrix", "message"),
-    [
-        (
-            np.array([[1.0, 2.0], [np.nan, 3.0]]),
-            "row 2, column 1: nan is not a finite number",
-        ),
-        (np.array([[1.0, np.inf]]), "row 1, column 2: inf is not a finite number"),
-        (np.ones((3, 1)), "1 columns (needs at least 2)"),
-        (np.ones(4), "expected a matrix of real numbers, got shape (4,) of float64"),
-        (
-            np.ones((2, 2, 2)),
-            "expected a matrix of real numbers, got shape (2, 2, 2) of float64",
-        ),
-        (
-            np.ones((2, 2), complex),
-            "expected a matrix of real numbers, got shape (2, 2) of complex128",
-        ),
-        (
-            np.ones((2, 2), bool),
-            "expected a matrix of real numbers, got shape (2, 2) of bool",
-        ),
-        (
-            np.array([["1", "2"]]),
-            "expected a matrix of real numbers, got shape (1, 2) of <U1",
-        ),
-    ],
-)
-def test_bad_npy_names_what_was_found(save, matrix, message):
-    path = save("m.npy", matrix)
-    with pytest.raises(InputError) as caught:
-        read_matrix(path)
-    assert str(caught.value) == f"{path}: {message}"
 
 
 NOISE = drawn(30, 20, shift=0.0)
@@ -134,41 +93,29 @@ def with_labels(matrix_KM, names=None, index=None):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("matrix", "names", "index", "message"),
     [
-        (
-            with_labels(NOISE, range(20)),
-            "the first row (0, 1, 2, ...) looks like names",
-        ),
-        (with_labels(NOISE, range(1, 21)), "the first row (1, 2, 3, ...) looks like"),
-        (with_labels(NOISE, [17, 4, *range(90, 108)]), "the first row (17, 4, 90, ..."),
-        (with_labels(NOISE, index=range(30)), "the first column (0, 1, 2, ...) looks"),
-        (with_labels(NOISE, index=range(64, 94)), "the first column (64, 65, 66, ...)"),
-        (with_labels(NOISE[:, :1], index=range(30)), "the first column (0, 1, 2, ...)"),
-        (with_labels(NOISE[:1], index=[0]), "the first column (0) looks like an index"),
+        (NOISE, range(20), None, "first row (0, 1, 2, ...) looks like names"),
+        (NOISE, range(1, 21), None, "first row (1, 2, 3, ...) looks like"),
+        (NOISE, [17, 4, *range(90, 108)], None, "first row (17, 4, 90, ..."),
+        (np.rint(9 * NOISE), range(20), None, "first row (0, 1, 2, ...)"),
+        (NOISE, None, range(30), "first column (0, 1, 2, ...) looks"),
+        (NOISE, None, range(64, 94), "first column (64, 65, 66, ...)"),
+        (NOISE[:, :1], None, range(30), "first column (0, 1, 2, ...)"),
+        (NOISE[:1], None, [0], "first column (0) looks like an index"),
         # As many whole numbers, or sorted otherwise: an index that was shuffled.
-        (
-            with_labels(NOISE, index=np.repeat(range(3), 10)),
-            "the first column (0, 0, 0, ...) looks like an index",
-        ),
-        (
-            with_labels(NOISE, index=[7, 2, 9, *range(20, 47)]),
-            "the first column (7, 2,",
-        ),
-        (with_labels(np.rint(9 * NOISE), range(20)), "the first row (0, 1, 2, ...)"),
-        (with_labels(NOISE, ["", *range(20)], range(30)), "row 1, column 1: blank, as"),
-        (
-            with_labels(NOISE, ["i", *"abcdefghijklmnopqrst"], range(30)),
-            "the first col",
-        ),
-        ("0,1\n3,5\n2,2\n", "the first row (0, 1) looks like names of columns"),
+        (NOISE, None, np.repeat(range(3), 10), "first column (0, 0, 0, ...) looks"),
+        (NOISE, None, [7, 2, 9, *range(20, 47)], "first column (7, 2,"),
+        (NOISE, ["i", *"abcdefghijklmnopqrst"], range(30), "first col"),
+        (NOISE, ["", *range(20)], range(30), "row 1, column 1: blank, as"),
+        (np.array([[3, 5], [2, 2]]), [0, 1], None, "first row (0, 1) looks like names"),
     ],
 )
-def test_names_and_index_of_a_table_are_no_scores(save, content, message):
-    path = save("m.csv", content)
+def test_names_and_index_of_a_table_are_no_scores(save, matrix, names, index, message):
+    path = save("m.csv", with_labels(matrix, names, index))
     with pytest.raises(InputError) as caught:
         read_matrix(path)
-    assert str(caught.value).removeprefix(f"{path}: ").startswith(message)
+    assert message in str(caught.value)
     assert "to_csv(header=False, index=False)" in caught.value.hint
 
 
@@ -199,9 +146,12 @@ def test_an_npz_of_one_array_is_read_and_any_other_is_named(
     np.savez(path, a=np.eye(2), b=np.eye(2))
     with pytest.raises(InputError, match=r"2 arrays \(a, b\)"):
         read_matrix(path)
-    np.savez(path, np.array([[_Trap(), 1.0]], dtype=object))
-    with pytest.raises(InputError, match=r"not a \.npz array of numbers"):
-        read_matrix(path)
+    trap = np.array([[_Trap(), 1.0]], dtype=object)
+    np.savez(path, trap)
+    np.save(tmp_path / "m.npy", trap, allow_pickle=True)
+    for one in (path, tmp_path / "m.npy"):
+        with pytest.raises(InputError, match=r"not a \.np[yz] array of numbers \(Obj"):
+            read_matrix(one)
 
 
 @pytest.mark.parametrize(
@@ -244,11 +194,3 @@ def test_a_data_frame_gives_its_values(tmp_path):
 class _Trap:
     def __reduce__(self):
         return pytest.fail, ("the pickle was opened",)
-
-
-def test_object_array_is_refused_without_opening_its_pickle(tmp_path):
-    path = tmp_path / "m.npy"
-    np.save(path, np.array([[_Trap(), 1.0]], dtype=object), allow_pickle=True)
-    with pytest.raises(InputError) as caught:
-        read_matrix(path)
-    assert str(caught.value).startswith(f"{path}: not a .npy array of numbers (Object")

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ torch = pytest.importorskip("torch")
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 WORDS = ["the", "cat", "dog", "sat", "ran", "on", "mat", "hat", "big", "##s", "##ly"]
+VOCAB = {word: i for i, word in enumerate([*SPECIAL, *WORDS, ",", "a"])}
 CONTEXT = 16
 PAIRS = [
     ("The cat sat on the mat", "the cat sat on the mat"),
@@ -38,22 +40,19 @@ SHAPE = {
     "max_position_embeddings": CONTEXT,
     "initializer_range": 0.5,
     "num_labels": 1,
+    "hidden_act": "gelu",
 }
+WIDTH = {"input_embedding_size": 8}
 
 
-def torch_model(kind, act="gelu"):
+def torch_model(kind):
     """A random sequence classifier of one label."""
     import transformers
 
     torch.manual_seed(1)
-    if kind == "bert":
-        config = transformers.BertConfig(**SHAPE, hidden_act=act)
-        model = transformers.BertForSequenceClassification(config)
-    else:
-        config = transformers.RemBertConfig(
-            **SHAPE, hidden_act=act, input_embedding_size=8
-        )
-        model = transformers.RemBertForSequenceClassification(config)
+    name, more = ("Bert", {}) if kind == "bert" else ("RemBert", WIDTH)
+    config = getattr(transformers, f"{name}Config")(**SHAPE, **more)
+    model = getattr(transformers, f"{name}ForSequenceClassification")(config)
     # Biases and norms that start as zeros and ones would hide a wrong name.
     with torch.no_grad():
         for parameter in model.parameters():
@@ -63,71 +62,80 @@ def torch_model(kind, act="gelu"):
 
 def write_tokenizer(folder):
     """BERT's, of the few words here."""
-    vocab = {word: i for i, word in enumerate([*SPECIAL, *WORDS, ",", "a"])}
-    made = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    made = Tokenizer(models.WordPiece(VOCAB, unk_token="[UNK]"))
     made.normalizer = normalizers.BertNormalizer(lowercase=True)
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.save(str(folder / "tokenizer.json"))
 
 
-def torch_scores(model, pairs, context=CONTEXT):
-    """One pair at a time, without padding, from ids that are made by hand."""
-    vocab = {word: i for i, word in enumerate([*SPECIAL, *WORDS, ",", "a"])}
+def ids_of(text):
+    """Ids by hand: a plural is a word and its s; [, sep and ] are unknown."""
+    found = []
+    for word in text.lower().replace(",", " , ").replace("[sep]", " ? ? ? ").split():
+        whole = word == "?" or word in VOCAB
+        parts = [word] if whole else [word[:-1], f"##{word[-1]}"]
+        found += [VOCAB[part] if part != "?" else 1 for part in parts]
+    return found
 
-    def ids(text):
-        found = []
-        for word in text.lower().replace(",", " , ").replace("[sep]", " ( ").split():
-            if word == "(":  # [, sep and ] are three unknown tokens
-                found += [1, 1, 1]
-            elif word in vocab:
-                found.append(vocab[word])
-            else:
-                assert word.endswith("s") and word[:-1] in vocab
-                found += [vocab[word[:-1]], vocab["##s"]]
-        return found
 
+def torch_scores(model, context=CONTEXT):
+    """One pair at a time, without padding."""
     scores = []
-    for first, second in pairs:
-        a, b = ids(first), ids(second)
+    for pair in PAIRS:
+        a, b = map(ids_of, pair)
         while len(a) + len(b) > context - 3:
             (a if len(a) > len(b) else b).pop()
         tokens = torch.tensor([[2, *a, 3, *b, 3]])
         segments = torch.tensor([[0] * (len(a) + 2) + [1] * (len(b) + 1)])
         with torch.no_grad():
             logits = model(input_ids=tokens, token_type_ids=segments).logits
-        assert logits.shape == (1, 1)
-        scores.append(float(logits))
+        scores.append(logits.item())
     return np.array(scores)
 
 
-@pytest.fixture(scope="module", params=["bert", "rembert"])
-def saved(request, tmp_path_factory):
-    """A folder that transformers wrote, and the torch model."""
-    folder = tmp_path_factory.mktemp(request.param)
-    model = torch_model(request.param)
-    model.save_pretrained(folder)
-    write_tokenizer(folder)
-    return folder, model
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Folders that transformers wrote, and the torch models."""
+    made = {}
+    for kind in ("bert", "rembert"):
+        folder, model = tmp_path_factory.mktemp("saved") / kind, torch_model(kind)
+        model.save_pretrained(folder)
+        write_tokenizer(folder)
+        made[kind] = folder, model
+    return made
 
 
-def test_scores_of_a_batch_are_those_of_each_pair_alone(saved):
+@pytest.fixture(params=["bert", "rembert"])
+def saved(request, folders):
+    return folders[request.param]
+
+
+@pytest.fixture
+def bert(folders, tmp_path):
+    """A copy of BERT's folder."""
+    return shutil.copytree(folders["bert"][0], tmp_path / "bert")
+
+
+def test_scores_of_a_batch_are_those_of_each_pair_alone(saved, monkeypatch):
     folder, model = saved
-    expected = torch_scores(model, PAIRS)
+    expected = torch_scores(model)
+    # No two are alike: reference and candidate cannot change places.
     assert len(set(np.round(expected, 3))) == len(PAIRS)
-    np.testing.assert_allclose(Bleurt.load(folder).scores(PAIRS), expected, **CLOSE)
-
-
-def test_the_reference_and_the_candidate_cannot_change_places(saved):
-    bleurt = Bleurt.load(saved[0])
+    bleurt = Bleurt.load(folder)
+    np.testing.assert_allclose(bleurt.scores(PAIRS), expected, **CLOSE)
     one, other = bleurt.scores([PAIRS[1], PAIRS[1][::-1]])
     assert abs(one - other) > 1e-3
     assert bleurt.scores([]).shape == (0,)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InputError, match="BLEURT needs torch, which is not") as caught:
+        Bleurt.load(folder)
+    assert caught.value.hint == "pip install 'jaxcontam[torch]'"
 
 
-def test_bleurt_20_is_told_by_its_shape(saved):
+def test_bleurt_20_is_told_by_its_shape(bert):
     import transformers
 
-    bleurt = Bleurt.load(saved[0])
+    bleurt = Bleurt.load(bert)
     assert bleurt.measure.whole_when_inside and not bleurt.measure.is_bleurt_20
     shape = {"num_hidden_layers": 32, "hidden_size": 1152, "num_attention_heads": 18}
     with torch.device("meta"):
@@ -135,49 +143,35 @@ def test_bleurt_20_is_told_by_its_shape(saved):
     assert dataclasses.replace(bleurt, model=model).measure.is_bleurt_20
 
 
-def test_without_torch_the_extra_is_named(saved, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InputError, match="BLEURT needs torch, which is not") as caught:
-        Bleurt.load(saved[0])
-    assert caught.value.hint == "pip install 'jaxcontam[torch]'"
-
-
-@pytest.mark.parametrize("kind", ["bert", "rembert"])
-def test_converted_port_holds_the_same_model(kind, tmp_path, monkeypatch):
+def test_converted_port_holds_the_same_model(saved, tmp_path, monkeypatch):
     """By the recipe of the page: `bleurt.` before names, an `embedding_projection`."""
+    folder, model = saved
     port = tmp_path / "BLEURT-20"
-    model = torch_model(kind)
-    model.save_pretrained(tmp_path / "saved")
-    tensors = load_file(tmp_path / "saved" / "model.safetensors")
-    renamed = {
-        name.replace(f"{kind}.", "bleurt.").replace(
+    shutil.copytree(folder, port)
+    tensors = {
+        name.replace(f"{folder.name}.", "bleurt.").replace(
             "embedding_hidden_mapping_in", "embedding_projection"
         ): value
-        for name, value in tensors.items()
+        for name, value in load_file(port / "model.safetensors").items()
     }
-    renamed["bleurt.embeddings.position_ids"] = np.arange(CONTEXT)[None]
-    port.mkdir()
-    save_file(renamed, port / "model.safetensors")
-    width = 8 if kind == "rembert" else SHAPE["hidden_size"]
+    tensors["bleurt.embeddings.position_ids"] = np.arange(CONTEXT)[None]
+    save_file(tensors, port / "model.safetensors")
+    width = 8 if folder.name == "rembert" else SHAPE["hidden_size"]
     fields = {**SHAPE, "model_type": "bleurt", "embedding_size": width}
     (port / "config.json").write_text(json.dumps(fields))
-    write_tokenizer(port)
     page = Path(__file__).parents[2] / "docs/how_to/replicate.md"
     recipe = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[0]
     monkeypatch.chdir(tmp_path)
     exec(recipe, {})
     found = Bleurt.load("BLEURT-20-converted").scores(PAIRS)
-    np.testing.assert_allclose(found, torch_scores(model, PAIRS), **CLOSE)
+    np.testing.assert_allclose(found, torch_scores(model), **CLOSE)
 
 
-def test_the_tokenizers_own_limit_cuts_pairs(tmp_path):
-    model = torch_model("bert")
-    model.save_pretrained(tmp_path)
-    write_tokenizer(tmp_path)
+def test_the_tokenizers_own_limit_cuts_pairs(folders, bert):
     limit = {"model_max_length": CONTEXT - 4}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(limit))
-    expected = torch_scores(model, PAIRS, context=CONTEXT - 4)
-    np.testing.assert_allclose(Bleurt.load(tmp_path).scores(PAIRS), expected, **CLOSE)
+    (bert / "tokenizer_config.json").write_text(json.dumps(limit))
+    expected = torch_scores(folders["bert"][1], context=CONTEXT - 4)
+    np.testing.assert_allclose(Bleurt.load(bert).scores(PAIRS), expected, **CLOSE)
 
 
 def test_cut_pairs_are_those_of_the_token_by_token_rule():
@@ -196,40 +190,27 @@ def test_cut_pairs_are_those_of_the_token_by_token_rule():
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ("classifier", "missing tensor classifier.weight"),
-        ("shape", "config says"),
-        ("unknown", "unknown tensors: surplus"),
-        ("type", "unknown model_type 'roberta'"),
-        ("pickle", "only pickled weights"),
-        ("tokenizer", "no tokenizer"),
-        ("json", "not JSON"),
-        ("nowhere", "no such folder"),
-        ("labels", "classifier.weight has shape (2, 16)"),
+        ({"classifier.weight": None}, "missing tensor classifier.weight"),
+        ({"surplus": (1,)}, "unknown tensors: surplus"),
+        ({"classifier.weight": (2, 16)}, "classifier.weight has shape (2, 16)"),
+        ({"intermediate_size": 41}, "config says"),
+        ({"model_type": "roberta"}, "unknown model_type 'roberta'"),
+        ({"model.safetensors": "pytorch_model.bin"}, "only pickled weights"),
+        ({"tokenizer.json": "nowhere"}, "no tokenizer"),
     ],
 )
-def test_a_damaged_folder_is_refused_in_one_line(tmp_path, damage, message):
-    model = torch_model("bert")
-    model.save_pretrained(tmp_path)
-    write_tokenizer(tmp_path)
-    weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
+def test_a_damaged_folder_is_refused_in_one_line(bert, damage, message):
+    weights, config = bert / "model.safetensors", bert / "config.json"
     tensors, fields = load_file(weights), json.loads(config.read_text())
-    if damage == "classifier":
-        del tensors["classifier.weight"]
-    elif damage == "shape":
-        fields["intermediate_size"] = 41
-    elif damage == "unknown":
-        tensors["surplus"] = np.zeros(1, np.float32)
-    elif damage == "type":
-        fields["model_type"] = "roberta"
-    elif damage == "labels":
-        tensors["classifier.weight"] = np.zeros((2, 16), np.float32)
-    save_file(tensors, weights)
-    config.write_text(json.dumps(fields) if damage != "json" else "{")
-    if damage == "pickle":
-        weights.rename(tmp_path / "pytorch_model.bin")
-    elif damage == "tokenizer":
-        (tmp_path / "tokenizer.json").unlink()
+    for name, value in damage.items():
+        if (bert / name).exists():
+            (bert / name).rename(bert / value)
+        elif name in fields:
+            config.write_text(json.dumps(fields | {name: value}))
+        else:
+            changed = {} if value is None else {name: np.zeros(value, np.float32)}
+            tensors.pop(name, None)
+            save_file(tensors | changed, weights)
     with pytest.raises(InputError) as caught:
-        Bleurt.load(tmp_path / damage if damage == "nowhere" else tmp_path)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
+        Bleurt.load(bert)
+    assert message in str(caught.value) and "\n" not in str(caught.value)

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+from bisect import bisect_right
 
 import numpy as np
 import pytest
@@ -23,14 +24,9 @@ from jaxcontam.replication.design import ReplicationDesign, plan_replication
 from jaxcontam.replication.judges import Judged, closeness, is_short
 from jaxcontam.replication.page import replication_sentences
 from jaxcontam.scoring.completer import Completion
-from jaxcontam.stats.proportions import rate_test, wilson_interval
+from jaxcontam.stats.proportions import rate_test
 from tests.support.instances import WORDS, instance
 from tests.support.instances import judged as result
-
-
-def said_of(row):
-    row = dataclasses.replace(row, primary=True)
-    return " ".join(replication_sentences([row], WORDS))
 
 
 @pytest.mark.parametrize("level", [0.05, 0.001])
@@ -45,20 +41,23 @@ def test_the_number_needed_is_the_first_that_fishers_test_calls_more(
     assert at <= level < below
 
 
-def test_a_control_too_small_to_compare_with_leaves_no_verdict():
+def test_what_cannot_be_compared_leaves_no_verdict():
     # Ten of ten against none of one: p is 1 / 11.
     row = result(["exact"] * 10, control=Judged(labels=("no",)))
-    assert row.verdict is None
-    assert row.n_needed is None
+    assert (row.verdict, row.n_needed) == (None, None)
     assert row.p_control == pytest.approx(1 / 11)
-    assert "too small: not even 10" in said_of(row)
     # Without copies there is nothing to compare.
     assert result(["no"] * 10, control=Judged(labels=("no",))).verdict == "no evidence"
     full = result(["exact"] * 10, control=Judged(labels=("exact",) * 10))
     assert (full.verdict, full.n_needed) == ("no evidence", None)
-    one = result(["exact"] + ["no"] * 49, control=Judged(labels=("no",) * 50))
+    one = result(labels_of(1), control=Judged(labels=("no",) * 50))
     assert (one.verdict, one.n_needed) == ("no evidence", 10)
-    assert "it takes 10 copies of 50 for p <= 0.001" in said_of(one)
+    lost = Judged(labels=(None,) * 3, n_refused=2, n_unparsed=1)
+    row = result(["exact"] * 5, control=lost)
+    assert (row.verdict, row.n_control) == (None, 0)
+    assert (row.n_control_refused, row.n_control_unparsed) == (2, 1)
+    nothing = result([None, None])
+    assert (nothing.verdict, nothing.rate) == (None, None)
 
 
 def labels_of(n_copies, n=50):
@@ -87,14 +86,15 @@ def beside(own, control, *, closer=0.0):
         (50, "suspected", "no reference"),
     ],
 )
-def test_a_control_alone_never_gives_more_than_suspicion(n_copies, verdict, reason):
+def test_copies_without_a_reference_are_suspected_and_no_more(
+    n_copies, verdict, reason
+):
     row = result(labels_of(n_copies), control=Judged(labels=("no",) * 50))
     assert (row.verdict, row.reason) == (verdict, reason)
     assert (row.p_control <= 0.001) == (n_copies >= 10)
-    assert row.meets_rule
-    assert ("a reference model that has seen neither" in said_of(row)) == (
-        reason == "no reference"
-    )
+    alone = result(labels_of(n_copies))
+    assert (alone.verdict, alone.reason) == ("suspected", "no control")
+    assert row.meets_rule and alone.meets_rule
 
 
 @pytest.mark.parametrize(
@@ -125,26 +125,22 @@ def test_contaminated_asks_a_reference_that_reads_as_well_and_copies_next_to_not
     assert (row.reference.p_share <= 0.05) == (
         reason in (None, "reference reads less", "reference too close")
     )
-    said = said_of(row)
-    assert f"The reference copies {own[1]} of 50, and {control[1]} of 50 of the" in said
     # What the control must be stands there whatever the verdict is.
-    assert "takes instances as independent" in said
+    said = " ".join(
+        replication_sentences([dataclasses.replace(row, primary=True)], WORDS)
+    )
     assert "as easy to guess as the benchmark" in said
 
 
 @pytest.mark.parametrize(("own", "control"), [((13, 4), (1, 1)), ((9, 2), (4, 3))])
 def test_excess_is_the_tail_of_a_fair_coin_over_what_the_models_differ_on(own, control):
-    row = beside(own, control)
-    n = sum(own) + sum(control)
+    found = beside(own, control).reference
     # The reference's copies are on other instances, so all of them differ.
-    in_favour = own[0] + control[1]
-    assert row.reference.p_excess == pytest.approx(binom.sf(in_favour - 1, n, 0.5))
-    assert row.reference.p_value == pytest.approx(
-        fisher_exact(
-            [[own[1], control[1]], [50 - own[1], 50 - control[1]]],
-            alternative="greater",
-        ).pvalue
-    )
+    n, in_favour = sum(own) + sum(control), own[0] + control[1]
+    assert found.p_excess == pytest.approx(binom.sf(in_favour - 1, n, 0.5))
+    table = [[own[1], control[1]], [50 - own[1], 50 - control[1]]]
+    expected = fisher_exact(table, alternative="greater").pvalue
+    assert found.p_value == pytest.approx(expected)
 
 
 def test_instances_that_one_model_did_not_answer_are_compared_with_none():
@@ -164,7 +160,6 @@ def test_instances_that_one_model_did_not_answer_are_compared_with_none():
     assert found.p_share == pytest.approx((10 / 11) ** 5)
     assert found.p_closer == 1.0
     assert row.reason == "reference may share it"
-    assert "35 requests to it were refused" in said_of(row)
 
 
 @pytest.mark.parametrize("n", [20, 50, 200])
@@ -172,9 +167,11 @@ def test_instances_that_one_model_did_not_answer_are_compared_with_none():
 def test_just_that_share_is_rejected_no_oftener_than_the_level(n, share):
     """All counts, drawn apart, the other's among the first's, or never of one text."""
     counts = np.arange(n + 1)
-    low = np.array(
-        [[share_p(a, c, share=share) <= 0.05 for c in counts] for a in counts]
-    )
+    # p rises with the other's count.
+    low = counts < [
+        [bisect_right(counts, 0.05, key=lambda c, a=a: share_p(a, c, share=share))]
+        for a in counts
+    ]
     for rate in (0.1, 0.3, 0.6, 1.0):
         first = binom.pmf(counts, n, rate)
         apart = np.outer(first, binom.pmf(counts, n, share * rate))
@@ -193,12 +190,13 @@ def test_share_of_nothing_is_not_known():
 
 
 def test_sources_count_once_beside_a_reference():
-    names = [f"s{i // 5}" for i in range(200)]
-    own = Side(copies=[True] * 200, reference=[False] * 200, groups=names)
-    other = Side(
-        copies=[False] * 200,
-        reference=[False] * 200,
-        groups=[f"c{name}" for name in names],
+    own, other = (
+        Side(
+            copies=[is_copy] * 200,
+            reference=[False] * 200,
+            groups=[f"{is_copy}{i // 5}" for i in range(200)],
+        )
+        for is_copy in (True, False)
     )
     found = beside_reference(own, other, closer=[0.0] * 200, n_refused=0, seed=0)
     assert found.p_share == pytest.approx((10 / 11) ** 40)
@@ -208,28 +206,13 @@ def grouped(copies, names):
     return Side(copies=[bool(x) for x in copies], groups=[str(x) for x in names])
 
 
-def test_sources_on_both_sides_exchange_their_instances():
-    """Every choice of three of six, and of one of three, instances of two sources."""
-    own = grouped([1, 1, 1, 0, 1], "aaabw")
-    theirs = grouped([0, 1, 0, 1, 0], "aaabb")
-    a, b = [1, 1, 1, 0, 1, 0], [0, 1, 0]
-    sums = [
-        sum(x) + sum(y)
-        for x in itertools.combinations(a, 3)
-        for y in itertools.combinations(b, 1)
-    ]
-    # What stands on one side alone has nothing to change places with.
-    found = more_copies(own, theirs, seed=0)
-    assert found.p_value == pytest.approx(np.mean(np.array(sums) >= 3))
-    assert found.p_floor == pytest.approx(1 / (20 * 3))
-    assert (found.n_groups, found.n_shared) == (3, 2)
-    # One source for all is Fisher's test, and so is one for each, by draws.
-    alone = more_copies(Side(copies=own.copies), Side(copies=theirs.copies), seed=0)
-    assert alone.p_value == pytest.approx(
-        fisher_exact([[4, 2], [1, 3]], alternative="greater").pvalue
-    )
-    one = grouped(own.copies, "x" * 5), grouped(theirs.copies, "x" * 5)
-    each = grouped(own.copies, range(5)), grouped(theirs.copies, range(5, 10))
+def test_one_source_for_all_is_fishers_test_and_so_is_one_for_each_by_draws():
+    own, theirs = [1, 1, 1, 0, 1], [0, 1, 0, 1, 0]
+    alone = more_copies(Side(copies=own), Side(copies=theirs), seed=0)
+    expected = fisher_exact([[4, 2], [1, 3]], alternative="greater").pvalue
+    assert alone.p_value == pytest.approx(expected)
+    one = grouped(own, "x" * 5), grouped(theirs, "x" * 5)
+    each = grouped(own, range(5)), grouped(theirs, range(5, 10))
     assert more_copies(*one, seed=0).p_value == alone.p_value
     # 4 standard errors of 9,999 draws, and the added one.
     error = 4 * np.sqrt(0.25 / 9999) + 1e-4
@@ -267,15 +250,10 @@ def gap(copies, side):
             grouped([1, 1, 1, 1, 0, 1, 1, 0], "aabbcdxx"),
             grouped([0, 0, 0, 1, 0, 0, 0], "eeffghx"),
         ),
-        (
-            grouped([1, 1, 0, 1, 1, 1], "abxxyy"),
-            grouped([0, 1, 0, 0, 1, 0], "cddxyy"),
-        ),
-        # None of their size to change places with.
-        (
-            grouped([1, 1, 0, 1, 1, 1], "abxxyy"),
-            grouped([0, 1, 0, 0, 1, 0], "cccxyy"),
-        ),
+        (grouped([1, 1, 0, 1, 1, 1], "abxxyy"), grouped([0, 1, 0, 0, 1, 0], "cddxyy")),
+        # Nothing of its size to change places with, so that all choices are known.
+        (grouped([1, 1, 1, 0, 1], "aaabw"), grouped([0, 1, 0, 1, 0], "aaabb")),
+        (grouped([1, 1, 0, 1, 1, 1], "abxxyy"), grouped([0, 1, 0, 0, 1, 0], "cccxyy")),
     ],
 )
 def test_whole_sources_change_sides_beside_those_of_both(own, theirs):
@@ -291,26 +269,6 @@ def test_whole_sources_change_sides_beside_those_of_both(own, theirs):
     assert found.p_floor == pytest.approx(best, abs=4 * np.sqrt(best / 9999) + 1e-4)
 
 
-def test_a_split_by_chance_of_sources_of_two_sizes_keeps_the_level():
-    """Instances drawn into sides: whole sources of the smaller side are the small ones.
-
-    These are copied, the large ones are not; exchanged with each other at any size they
-    called 9 of 10 splits significant at 0.05.
-    """
-    rng = np.random.default_rng(0)
-    sizes = np.repeat([1, 3], [300, 230])
-    names = np.repeat(np.arange(530), sizes).astype(str)
-    low = 0
-    for seed in range(n := 30):
-        copies = np.repeat(rng.random(530) < np.where(sizes == 1, 0.6, 0.02), sizes)
-        order = rng.permutation(len(names))
-        own, theirs = (
-            grouped(copies[part], names[part]) for part in (order[:100], order[100:])
-        )
-        low += more_copies(own, theirs, seed=seed).p_value <= 0.05
-    assert binom.sf(low - 1, n, 0.05) > 0.001
-
-
 def test_five_sources_a_side_are_never_more_than_suspected():
     names = [f"s{i // 10}" for i in range(100)]
     row = result(
@@ -323,19 +281,12 @@ def test_five_sources_a_side_are_never_more_than_suspected():
     assert (row.n_groups, row.reason) == (10, "weak")
     assert 0.001 < row.p_control == row.p_control_floor < 0.01
     assert (row.p_control_barnard, row.n_needed) == (None, None)
-    said = said_of(row)
-    assert "by permutations of the 10 values of book" in said
-    assert "So few sources give no p below 0.00" in said
-    assert "takes instances as independent" not in said
 
 
 def test_what_is_left_out_counts_on_neither_side():
-    row = result(
-        labels_of(20),
-        control=Judged(labels=labels_of(10)),
-        facts=Facts(repeats=[i < 10 for i in range(50)]),
-        control_facts=Facts(repeats=[i < 10 for i in range(50)]),
-    )
+    facts = Facts(repeats=[i < 10 for i in range(50)])
+    control = Judged(labels=labels_of(10))
+    row = result(labels_of(20), control=control, facts=facts, control_facts=facts)
     assert (row.n_instances, row.n_exact, row.n_repeats) == (40, 10, 10)
     assert (row.n_control, row.control_copies, row.n_control_repeats) == (40, 0, 10)
 
@@ -383,32 +334,6 @@ def test_a_reference_that_guesses_alike_keeps_the_level(rates, accused):
     assert binom.sf(after - 1, n, 0.001) > 0.01
 
 
-def test_sources_that_the_model_knows_and_the_reference_does_not_keep_the_level():
-    """A clean model; the rates of ten sources a side vary, and differ by model."""
-    rng = np.random.default_rng(0)
-    names = [str(i // 5) for i in range(100)]
-    n_alone = n_accused = 0
-    for seed in range(n := 300):
-        rates_MN = np.repeat(rng.beta(0.15, 0.85, (2, 20)), 5, axis=1)
-        copies, of_reference = (rng.random((2, 100)) < rates_MN).tolist()
-
-        def side(part, groups, copies=copies, of_reference=of_reference):
-            return Side(
-                copies=copies[part], reference=of_reference[part], groups=groups[part]
-            )
-
-        parts = slice(50), slice(50, None)
-        alone = more_copies(*(side(part, ()) for part in parts), seed=seed)
-        if alone.p_value > 0.001:
-            continue
-        n_alone += 1
-        whole = [side(part, names) for part in parts]
-        compared = beside_reference(*whole, closer=[0.0] * 50, n_refused=0, seed=seed)
-        n_accused += why_no_more(more_copies(*whole, seed=seed), compared) is None
-    assert n_alone >= 5
-    assert binom.sf(n_accused - 1, n, 0.001) > 0.01
-
-
 def test_a_completion_is_close_by_its_content_words():
     one = instance("So", "the old mill by the river was sold")
     for text, share in (
@@ -428,44 +353,16 @@ def test_fields_that_repeat_like_sources_are_named():
     ]
     (words,) = independence_words(rows, read=("text",), group_field=None)
     assert words.startswith("the field book has 10 values in 50 instances")
-    assert "--group-field book" in words
     assert independence_words(rows, read=("text",), group_field="book") == []
     assert independence_words([None] * 9, read=(), group_field=None) == []
 
 
-def test_without_a_control_all_copies_are_suspected_and_no_more():
-    row = result(["exact"] * 50)
-    assert (row.verdict, row.reason) == ("suspected", "no control")
-    assert "Contaminated needs a control" in said_of(row)
-    # The paper's word is its own.
-    assert "the paper's rule, at least one exact or 5 near-exact ones, is met" in (
-        said_of(row)
-    )
-
-
-def test_a_control_that_is_refused_whole_leaves_no_verdict():
-    control = Judged(labels=(None,) * 3, n_refused=2, n_unparsed=1)
-    row = result(["exact"] * 5, control=control)
-    assert row.verdict is None
-    assert (row.n_control, row.n_control_refused, row.n_control_unparsed) == (0, 2, 1)
-    assert any("of the control, 2 of 3 requests" in words for words in row.warnings)
-    assert "Control not answered" in said_of(row)
-    assert "No control was given" not in said_of(row)
-
-
 def test_copies_of_one_or_two_words_do_not_decide():
-    labels = ["exact", *["no"] * 49]
-    row = result(labels, facts=Facts(is_short=[True] * 50))
-    assert (row.n_exact, row.n_short, row.verdict) == (1, 1, "no evidence")
-    assert "do not decide" in said_of(row)
-    assert result(labels, facts=Facts(is_short=[False] * 50)).verdict == "suspected"
-    assert [
-        is_short(instance("So", text)) for text in ("yes", "a dog", "a dog barks")
-    ] == [
-        True,
-        True,
-        False,
-    ]
+    short, long = (result(labels_of(1), facts=Facts(is_short=[x] * 50)) for x in (1, 0))
+    assert (short.n_exact, short.n_short, short.verdict) == (1, 1, "no evidence")
+    assert long.verdict == "suspected"
+    lengths = {"yes": True, "a dog": True, "a dog barks": False}
+    assert {text: is_short(instance("So", text)) for text in lengths} == lengths
 
 
 def test_distinct_texts_of_a_small_and_a_large_file_are_drawn_alike(tmp_path):
@@ -475,27 +372,22 @@ def test_distinct_texts_of_a_small_and_a_large_file_are_drawn_alike(tmp_path):
     is drawn, 50 against 50. Of distinct texts it is below .05 in nine of ten pairs.
     """
     weights = 1 / np.arange(1, 20_001) ** 0.7
-    weights /= weights.sum()
     n, low = 40, 0
     for seed in range(n):
         rng = np.random.default_rng(seed)
-        paths = []
-        for name, size in (("benchmark", 200), ("control", 5_000)):
-            rows = rng.choice(len(weights), size, p=weights)
-            paths.append(tmp_path / f"{name}{seed}.txt")
-            text = "".join(f"text {i} of the source\n" for i in rows)
-            paths[-1].write_text(text)
+        paths = [tmp_path / f"{name}{seed}.txt" for name in ("benchmark", "control")]
+        for path, size in zip(paths, (200, 5_000), strict=True):
+            rows = rng.choice(len(weights), size, p=weights / weights.sum())
+            path.write_text("".join(f"text {i} of the source\n" for i in rows))
         design = ReplicationDesign(task="plain", control=paths[1], k=50)
-        plan = plan_replication(paths[0], design)
         known = [
             sum(
                 int(f"{one.first_piece} {one.second_piece}".split()[1]) < 400
                 for one in arm.instances
             )
-            for arm in plan.arms
+            for arm in plan_replication(paths[0], design).arms
         ]
-        table = [[k, 50 - k] for k in known]
-        low += fisher_exact(table, "greater").pvalue <= 0.05
+        low += fisher_exact([[k, 50 - k] for k in known], "greater").pvalue <= 0.05
     # 3.3 standard errors of .05 at n = 40.
     assert low / n <= 0.05 + 3.3 * np.sqrt(0.05 * 0.95 / n)
 
@@ -506,41 +398,32 @@ def test_distinct_texts_of_a_small_and_a_large_file_are_drawn_alike(tmp_path):
 )
 def test_one_exact_or_two_near_copies_decide(n_exact, n_near, expected):
     copies = ["exact"] * n_exact + ["near"] * n_near
-    row = result(copies + ["no"] * (10 - len(copies)))
+    row = result([*copies, None] + ["no"] * (10 - len(copies)))
     assert row.meets_rule == expected
-
-
-@pytest.mark.parametrize(("n", "fewest"), [(2, 2), (10, 2), (20, 3), (50, 5)])
-def test_mistakes_alone_reach_the_rule_no_more_often_in_larger_samples(n, fewest):
-    assert fewest_near(n) == fewest
-    reached = [binom.sf(fewest_near(m) - 1, m, 0.04) for m in (10, n)]
-    assert reached[1] <= reached[0]
-    assert n <= 10 or binom.sf(fewest - 2, n, 0.04) > reached[0], "and no stricter"
-
-
-def test_the_row_counts_copies_among_those_judged():
-    row = result(["exact", "near", "no", None])
-    assert (row.n_instances, row.n_exact, row.n_near, row.n_refused) == (3, 1, 1, 1)
-    assert row.rate == pytest.approx(2 / 3)
-    assert (row.rate_low, row.rate_high) == wilson_interval(2, 3)
-    assert row.verdict == "suspected"
+    counts = (row.n_instances, row.n_exact, row.n_near, row.n_refused)
+    assert counts == (10, n_exact, n_near, 1)
+    assert row.rate == pytest.approx((n_exact + n_near) / 10)
+    interval = binomtest(n_exact + n_near, 10).proportion_ci(method="wilson")
+    # The quantile is written with 7 digits.
+    assert (row.rate_low, row.rate_high) == pytest.approx(tuple(interval), abs=1e-6)
+    assert row.verdict == ("suspected" if expected else "no evidence")
     assert row.p_control is None
-    assert result(["no"] * 5).verdict == "no evidence"
 
 
-def test_nothing_judged_is_no_verdict():
-    row = result([None, None])
-    assert row.verdict is None
-    assert row.rate is None
+def test_mistakes_alone_reach_the_rule_no_more_often_in_larger_samples():
+    assert [fewest_near(n) for n in (2, 10, 20, 50)] == [2, 2, 3, 5]
+    reached = binom.sf(1, 10, 0.04)
+    for n in range(2, 101):
+        fewest = fewest_near(n)
+        assert binom.sf(fewest - 1, n, 0.04) <= reached
+        assert fewest == 2 or binom.sf(fewest - 2, n, 0.04) > reached, "no stricter"
 
 
 def test_a_control_with_as_many_copies_takes_the_verdict_back():
     labels = ["near"] * 5 + ["no"] * 45
     same = result(labels, control=Judged(labels=tuple(labels)))
-    assert same.verdict == "no evidence"
-    assert same.p_control > 0.5
+    assert same.verdict == "no evidence" and same.p_control > 0.5
     none = result(labels, control=Judged(labels=("no",) * 50))
     assert none.verdict == "suspected"
     assert (none.n_control, none.control_copies) == (50, 0)
-    assert none.p_control <= 0.05
-    assert none.p_control_barnard <= none.p_control
+    assert none.p_control_barnard <= none.p_control <= 0.05

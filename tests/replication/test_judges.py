@@ -1,24 +1,28 @@
-"""Judges of copies: hand cases, the words of models, and the row that they give."""
+"""Judges of copies: hand cases, the words of models, and what follows by itself."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from jaxcontam.replication.instances import words_of
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.replication.control import JudgeResult
+from jaxcontam.replication.design import ReplicationDesign
+from jaxcontam.replication.instances import draw_instances, find_fields, words_of
 from jaxcontam.replication.judges import (
     NEAR,
     Judged,
     agreement,
+    follows_from_first,
     instance_warnings,
     judge_llm,
     judge_local,
     judge_pair,
     judge_prompt,
-    llm_judge_version,
     near_score,
     parse_judgement,
 )
+from jaxcontam.replication.judging import CONTROL, PARTITION, Arm, Partition
 from jaxcontam.scoring.completer import Completion
 from tests.support.instances import instance, judged
 
@@ -68,32 +72,26 @@ def near(reference, candidate):
 
 
 def test_near_score_is_the_mean_of_two_shares_of_the_candidate():
-    # Words in order: the old mill was sold = 5 of 6; content: old mill sold of those
-    # and "again" is a function word here, so 3 of 3.
+    # Words in order: the old mill was sold = 5 of 6; "again" is a function word, so of
+    # the content words old, mill and sold 3 of 3.
     found = near(LONG, "the old mill was sold again")
     assert found == pytest.approx((5 / 6 + 3 / 3) / 2)
-    assert near(LONG, LONG) == 1
-    assert near(LONG, "nothing shared") == 0
+    assert (near(LONG, LONG), near(LONG, "nothing shared")) == (1, 0)
     # A word that comes twice is shared once.
     twice = near("we saw mills", "mills mills mills")
     assert twice == pytest.approx((1 / 3 + 1 / 3) / 2)
-
-
-def test_few_words_of_a_long_reference_are_no_copy():
+    # Few words of a long reference are no copy, though all of them are right.
     reference = " ".join(f"word{i}" for i in range(40))
     few, enough = (" ".join(f"word{i}" for i in range(n)) for n in (9, 10))
-    assert near(reference, few) == 1
-    assert judge_pair(reference, few) == "no"
+    assert near(reference, few) == 1 and judge_pair(reference, few) == "no"
     assert judge_pair(reference, enough) == "near"
 
 
 def test_scores_of_meaning_find_copies_in_other_words():
     other = "somebody who paints bought the old mill by that river"
     assert near(LONG, other) < NEAR
-    assert judge_pair(LONG, other) == "no"
-    assert judge_pair(LONG, other, bleurt=0.8) == "near"
-    assert judge_pair(LONG, other, bleurt=0.7) == "no"
-    assert judge_pair(LONG, other, bleurt=float("nan")) == "no"
+    scores = {None: "no", 0.8: "near", 0.7: "no", float("nan"): "no"}
+    assert {x: judge_pair(LONG, other, bleurt=x) for x in scores} == scores
     # Not without some of the words.
     assert judge_pair(LONG, "none of this at all", bleurt=0.9) == "no"
 
@@ -108,12 +106,6 @@ def test_local_judge_counts_refusals_and_leaves_a_repeated_beginning_out():
     assert found == Judged(labels=("exact", None, "no"), n_refused=1)
     scores = np.array([np.nan, 0.9, 0.9])
     assert judge_local([mill()] * 3, done, bleurt=scores) == found
-
-
-@pytest.mark.parametrize("heading", ["Rest: ", "**Rest:** ", "\nSentence 2:\n"])
-def test_a_repeated_heading_is_no_part_of_a_copy(heading):
-    done = [Completion(text=heading + LONG)]
-    assert judge_local([mill()], done).labels == ("exact",)
 
 
 FIRST = "Nobody in the village knew why"
@@ -131,6 +123,8 @@ FIRST = "Nobody in the village knew why"
         f"**Rest of the instance:** {LONG}",
         f"<think>What was it? The mill.</think>{LONG}",
         f"The user wants the mill.</think>\n{FIRST} {LONG}",
+        f"Rest: {LONG}",
+        f"\nSentence 2:\n{LONG}",
     ],
 )
 @pytest.mark.parametrize("n_words", [4, 11])
@@ -154,20 +148,15 @@ def test_a_long_reference_is_found_behind_other_words_and_a_short_one_is_not():
     assert judge_local([case], [Completion(text=LONG)]).labels == ("no",)
 
 
-def test_references_of_two_words_are_warned_of():
+def test_what_is_copied_without_having_been_seen_is_warned_of():
     easy, hard = mill("Paris", "The capital of France?", "pair"), mill()
     (warning,) = instance_warnings([easy, hard])
     assert "1 of 2 references have fewer than 3 words" in warning
-    assert instance_warnings([hard]) == ()
-
-
-def test_repeating_the_first_text_of_a_pair_is_shown_as_a_copy():
     alike = mill("the cat is on the mat", "the cat is on the mat today", "pair")
     apart = mill("it rains a lot here", "the cat is on the mat", "pair")
     assert "in 1 of 2 pairs" in instance_warnings([alike, apart])[0]
-    assert instance_warnings([apart]) == ()
     single = dataclasses.replace(alike, cut="sentence")
-    assert instance_warnings([single]) == ()
+    assert instance_warnings([hard]) == instance_warnings([apart, single]) == ()
 
 
 @pytest.mark.parametrize(
@@ -204,14 +193,10 @@ def test_answers_are_read_as_models_write_them(answer, expected):
     assert parse_judgement(answer) == expected
 
 
-def test_the_prompt_has_one_exact_and_four_near_exact_examples():
-    prompt = judge_prompt("R{candidate}", "  C{reference} ")
-    head, tail = prompt.split("Now this one")
-    assert head.count("Answer: Yes (exact match)") == 1
-    assert head.count("Answer: Yes (near-exact match)") == 4
+def test_the_prompt_ends_with_the_pair_as_it_is():
+    head, tail = judge_prompt("R{candidate}", "  C{reference} ").split("Now this one")
     assert tail == "\nReference: R{candidate}\nCandidate: C{reference}\nAnswer:"
     assert "{" not in head
-    assert llm_judge_version().startswith("llm-1@")
 
 
 @dataclasses.dataclass
@@ -229,33 +214,24 @@ class Answers:
 
 
 def test_model_judge_counts_what_it_cannot_read():
-    said = [
-        Completion(text="Yes (exact match)"),
-        Completion(text="I am not sure"),
-        Completion(text="", refused="content filter"),
-        Completion(text="No"),
-    ]
-    judge = Answers(said)
-    done = [
-        Completion(text="a"),
-        Completion(text="  "),
-        Completion(text="b"),
-        Completion(text="", refused="refused before"),
-        Completion(text="c"),
-        Completion(text="d"),
-    ]
+    judge = Answers(
+        [
+            Completion(text="Yes (exact match)"),
+            Completion(text="I am not sure"),
+            Completion(text="", refused="content filter"),
+            Completion(text="No"),
+        ]
+    )
+    # The empty completion and the refused one are not asked about.
+    done = [Completion(text=text) for text in ("a", "  ", "b", "c", "d")]
+    done.insert(3, Completion(text="", refused="refused before"))
     found = judge_llm(judge, [mill()] * 6, done, seed=5)
     assert found.labels == ("exact", "no", None, None, None, "no")
-    assert (found.n_unparsed, found.n_refused) == (1, 2)
-    # The empty completion and the refused one are not asked about.
-    assert len(judge.asked) == 4
+    assert (found.n_unparsed, found.n_refused, len(judge.asked)) == (1, 2, 4)
     assert judge.options["seed"] == 5
     assert judge.options.get("temperature", 0) == 0
-
-
-def test_model_judge_asks_nothing_where_nothing_was_written():
-    found = judge_llm(Answers([]), [mill()], [Completion(text="")])
-    assert found.labels == ("no",)
+    nothing = judge_llm(Answers([]), [mill()], [Completion(text="")])
+    assert nothing.labels == ("no",)
 
 
 def test_agreement_of_hand_counts():
@@ -263,19 +239,100 @@ def test_agreement_of_hand_counts():
     humans = ["near", "near", "near", "no", "no", "near", None]
     found = agreement(labels, humans)
     # Both: 2 copies alike, 1 alike no, one missed, one too many.
-    assert found.n == 5
-    assert found.accuracy == pytest.approx(3 / 5)
-    assert found.f1 == pytest.approx(2 * 2 / (3 + 3))
-    assert found.always_no == pytest.approx(2 / 5)
     chance = (3 * 3 + 2 * 2) / 25
-    assert found.kappa == pytest.approx((3 / 5 - chance) / (1 - chance))
-
-
-def test_agreement_with_nobody_and_on_nothing():
+    assert dataclasses.astuple(found) == pytest.approx(
+        (5, 3 / 5, 2 * 2 / (3 + 3), (3 / 5 - chance) / (1 - chance), 2 / 5)
+    )
     assert agreement([None], ["no"]).accuracy is None
     all_no = agreement(["no", "no"], ["no", "no"])
-    assert (all_no.accuracy, all_no.always_no) == (1, 1)
-    assert all_no.f1 is None
-    assert all_no.kappa is None
+    assert dataclasses.astuple(all_no) == (2, 1, None, None, 1)
     row = judged(["exact", "no"], humans=["exact", "no"])
     assert (row.agreement, row.f1, row.agreement_of_always_no) == (1, 1, 0.5)
+
+
+N_ROWS = 13
+KINDS = {
+    "a word again": lambda i: f"word{i} " * 12,
+    "a phrase again": lambda i: f"row {i} of many " * 6,
+    "the same line again": lambda i: f"Line number {i} is here to stay.\n" * 6,
+    "counting": lambda i: " ".join(str(i + j) for j in range(12)),
+    "even steps": lambda i: ", ".join(str(3 * i + 7 * j) for j in range(12)),
+    "counting lines": lambda i: "\n".join(f"Step {i + j}: go on." for j in range(8)),
+    "decimals": lambda i: " ".join(f"{i + 0.5 * j:.1f}" for j in range(12)),
+}
+
+
+def drawn(texts):
+    rows = tuple({"text": text} for text in texts)
+    benchmark = Benchmark("set", tuple(map(str, rows)), rows)
+    design = ReplicationDesign(task="plain", k=len(texts))
+    return draw_instances(benchmark, find_fields(benchmark, design), design).instances
+
+
+def decided(instances, guided, control=None):
+    """The row that decides, as the whole command makes it."""
+    arms = {PARTITION: Arm(instances=instances, guided=guided)}
+    if control is not None:
+        arms[CONTROL] = control
+    partition = Partition(
+        name="set", fingerprint="sha256:0", prompt_version=None, arms=arms
+    )
+    (row,) = partition.results(seed=0)
+    assert isinstance(row, JudgeResult)
+    return partition, row
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_copies_of_what_only_continues_are_no_evidence(kind):
+    instances = drawn([KINDS[kind](10 + i) for i in range(N_ROWS)])
+    guided = tuple(Completion(text=one.second_piece) for one in instances)
+    plainly = judged(judge_local(instances, guided))
+    assert plainly.verdict == "suspected", "as if a copy of these meant anything"
+    partition, row = decided(instances, guided)
+    assert (row.n_follows, row.n_instances, row.verdict) == (N_ROWS, 0, None)
+    assert all(text["follows"] for text in partition.rows())
+
+
+def test_what_follows_is_left_out_of_both_arms_and_the_rest_decides():
+    whole = ("farmer frozen where", "sailor golden when", "miller narrow how")
+
+    def arm(a, first):
+        prose = (
+            f"The {a} {b} crossed a {c} river and never told anybody {d} it had been."
+            for b, c, d in map(str.split, whole)
+        )
+        counting = (KINDS["counting"](first + i) for i in range(N_ROWS))
+        instances = drawn([*prose, *counting])
+        guided = tuple(Completion(text=one.second_piece) for one in instances)
+        return Arm(instances=instances, guided=guided)
+
+    own = arm("old", 0)
+    _, row = decided(own.instances, own.guided, control=arm("tall", 100))
+    assert (row.n_instances, row.n_follows) == (3, N_ROWS)
+    assert (row.n_control, row.n_control_follows) == (3, N_ROWS)
+    assert (row.n_exact, row.control_copies) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "follows"),
+    [
+        ("2 4 8 16", "32 64 128", True),
+        ("10 9 8 7", "6 5 4 3", True),
+        ("It costs 1,000 or 1,100 or", "1,200 or 1,300 or 1,400", True),
+        ("File 007 was seen.", "File 008 was seen. File 009 was seen.", True),
+        ("On Monday we sing. On Tuesday we", "sing. On Wednesday we sing.", True),
+        ("January, February, March, April", "May, June, July", True),
+        ("one two three four", "five six seven", True),
+        ("What is this? It is a stone.", "What is this? It is a stone.", True),
+        # Only memory or wit can write these.
+        ("2 4 8 16", "33 65 127", False),
+        ("10 9 8 7", "16 25 94 3", False),
+        ("On Monday we sing. On Tuesday we", "stay at home and read papers.", False),
+        ("Paris is the capital of France", "Rome is the capital of Italy", False),
+        ("The cat sat on the mat and the dog", "barked until its owner came.", False),
+        ("", "anything at all", False),
+        ("What is this?", "!", False),
+    ],
+)
+def test_pieces_that_follow(first, second, follows):
+    assert follows_from_first(instance(first, second)) == follows

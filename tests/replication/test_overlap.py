@@ -1,4 +1,4 @@
-"""Overlaps of completions, and the rows of tests about them."""
+"""ROUGE-L by hand, overlaps of completions, and the rows of tests about them."""
 
 import numpy as np
 import pytest
@@ -8,13 +8,60 @@ from jaxcontam.replication.overlap import (
     OVERLAP_TESTS,
     ROUGE_L,
     Measure,
+    common_words,
     overlap_results,
     overlap_scores,
+    rouge_l,
+    rouge_words,
 )
-from jaxcontam.replication.page import replication_sentences
 from jaxcontam.scoring.completer import Completion
 from jaxcontam.stats.paired import sign_flip_test
 from tests.support.instances import instance
+
+
+def table_length(a, b):
+    """Longest common subsequence by the plain table."""
+    table = np.zeros((len(a) + 1, len(b) + 1), int)
+    for i in range(len(a)):
+        for j in range(len(b)):
+            table[i + 1, j + 1] = (
+                table[i, j] + 1
+                if a[i] == b[j]
+                else max(table[i, j + 1], table[i + 1, j])
+            )
+    return table[-1, -1]
+
+
+def test_common_words_equal_the_plain_table():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        a, b = (list(rng.choice(list("abcde"), rng.integers(0, 90))) for _ in range(2))
+        assert common_words(a, b) == table_length(a, b)
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "recall", "precision"),
+    [
+        # The cases of Lin 2004, section 3.1: two orders of the same four words.
+        ("police killed the gunman", "police kill the gunman", 3 / 4, 3 / 4),
+        ("police killed the gunman", "the gunman kill police", 2 / 4, 2 / 4),
+        ("one two three four", "four three two one", 1 / 4, 1 / 4),
+        ("a b c", "x a y b z c", 1.0, 3 / 6),
+        ("The CAT, (sat).", "the cat sat", 1.0, 1.0),
+        ("it's", "it s", 1.0, 1.0),
+        ("", "a", 0.0, 0.0),
+        ("a", "", 0.0, 0.0),
+        ("дом", "дом", 0.0, 0.0),
+    ],
+)
+def test_hand_cases(reference, candidate, recall, precision):
+    found = rouge_l(reference, candidate)
+    assert (found.recall, found.precision) == pytest.approx((recall, precision))
+    both = recall + precision
+    expected = 2 * recall * precision / both if both else 0.0
+    assert found.f1 == pytest.approx(expected)
+    # Words are ASCII letters and digits, in lower case.
+    assert rouge_words("Naïve 3.14 x_y\nÉ") == ["na", "ve", "3", "14", "x", "y"]
 
 
 def cat(second="the cat sat on the mat", cut="inside"):
@@ -22,11 +69,17 @@ def cat(second="the cat sat on the mat", cut="inside"):
 
 
 def test_rouge_reads_the_new_piece_alone_at_any_cut():
-    done = [Completion(text=" the cat sat \n")]
+    done = [
+        Completion(text=" the cat sat \n"),
+        Completion(text="<think>The user wants a cat.</think> the cat sat"),
+        # A published port drops empty answers before its test, which selects.
+        Completion(text=""),
+        Completion(text="", refused="filter"),
+    ]
     for cut in ("inside", "sentence", "pair"):
         # 3 of 6 and 3 of 3 words: F is 2/3.
-        score = overlap_scores(ROUGE_L, [cat(cut=cut)], done)
-        assert score == pytest.approx([2 / 3])
+        scores = overlap_scores(ROUGE_L, [cat(cut=cut)] * 4, done)
+        np.testing.assert_allclose(scores, [2 / 3, 2 / 3, 0, np.nan])
 
 
 def test_what_an_announcement_leads_to_is_cut_as_an_answer_is():
@@ -52,21 +105,6 @@ def test_sentence_measures_see_the_whole_where_a_sentence_was_cut():
     ]
 
 
-def test_thoughts_are_no_part_of_what_is_measured():
-    done = [Completion(text="<think>The user wants a cat.</think> the cat sat")]
-    assert overlap_scores(ROUGE_L, [cat()], done) == pytest.approx([2 / 3])
-
-
-def test_an_empty_answer_is_scored_and_a_refused_one_is_not():
-    # A published port drops empty answers before its test, which selects.
-    done = [Completion(text=""), Completion(text="", refused="filter")]
-    scores = overlap_scores(ROUGE_L, [cat()] * 2, done)
-    assert scores[0] == 0
-    assert np.isnan(scores[1])
-    refused = overlap_scores(ROUGE_L, [cat()], done[1:])
-    assert np.isnan(refused).all()
-
-
 def rows(guided, general, **more):
     options = {"seed": 0, **more}
     return overlap_results(
@@ -81,8 +119,7 @@ def rows(guided, general, **more):
 
 
 def test_the_exact_test_decides_and_bootstraps_stand_beside():
-    rng = np.random.default_rng(0)
-    general = rng.uniform(0.1, 0.3, 20)
+    general = np.random.default_rng(0).uniform(0.1, 0.3, 20)
     found = rows(general + 0.2, general)
     assert [row.method for row in found] == [f"rouge_l_{t}" for t in OVERLAP_TESTS]
     assert not any(row.primary for row in found)
@@ -91,12 +128,14 @@ def test_the_exact_test_decides_and_bootstraps_stand_beside():
     assert found[0].p_value == found[0].p_floor == 2**-20
     assert found[0].guided == pytest.approx(found[0].general + 0.2)
     assert found[1].p_floor is None
-
-
-def test_no_difference_is_no_evidence():
-    found = rows([0.2] * 10, [0.2] * 10)
-    assert [row.p_value for row in found] == [1, 1, 1]
-    assert {row.verdict for row in found} == {"no evidence"}
+    # A seed gives the same rows, and draws the bootstraps alone.
+    pair = np.random.default_rng(1).random((2, 10))
+    one, same, other = (rows(*pair, seed=seed) for seed in (3, 3, 4))
+    assert one == same and one[0] == other[0] and one[1] != other[1]
+    none = rows([0.2] * 10, [0.2] * 10)
+    assert [(row.p_value, row.verdict) for row in none] == [(1, "no evidence")] * 3
+    # Equal scores ask for no more instances.
+    assert "nothing to test" in none[0].warnings[0]
 
 
 def test_pairs_without_both_answers_are_left_out_and_counted():
@@ -119,14 +158,6 @@ def test_fewer_than_two_pairs_have_no_pvalue_and_no_verdict(guided):
         assert any("no test with" in warning for warning in row.warnings)
 
 
-def test_a_seed_gives_the_same_rows():
-    rng = np.random.default_rng(1)
-    pair = rng.random(10), rng.random(10)
-    assert rows(*pair, seed=3) == rows(*pair, seed=3)
-    assert rows(*pair, seed=3)[1] != rows(*pair, seed=4)[1]
-    assert rows(*pair, seed=3)[0] == rows(*pair, seed=4)[0]
-
-
 def test_a_reference_that_rouge_cannot_read_is_left_out_not_zero():
     texts = [
         "кот сидел на ковре",
@@ -142,23 +173,3 @@ def test_a_reference_that_rouge_cannot_read_is_left_out_not_zero():
     found = rows(scores, scores)[0]
     assert (found.n_instances, found.n_left_out) == (1, 4)
     assert any("mostly of Latin letters" in words for words in found.warnings)
-
-
-def test_equal_scores_ask_for_no_more_instances():
-    (words,) = rows([0.0] * 10, [0.0] * 10)[0].warnings
-    assert "nothing to test" in words
-
-
-@pytest.mark.parametrize(
-    ("guided", "general", "says"),
-    [
-        (0.9, 0.1, "makes completions more like its text: 0.90 against 0.10"),
-        (0.1, 0.9, "less like its text, not more: 0.10 against 0.90"),
-        (0.5, 0.5, "does not show that naming the partition brings"),
-    ],
-)
-def test_the_sentence_is_one_sided_like_the_test(guided, general, says):
-    found = replication_sentences(rows([guided] * 10, [general] * 10), {})
-    said = [one for one in found if "artition" in one]
-    assert len(said) == 1
-    assert says in said[0]

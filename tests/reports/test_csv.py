@@ -16,20 +16,18 @@ from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.recompute import digest_faults
 from jaxcontam.reports.report_files import (
     read_document,
+    read_report,
     replace_bytes,
     to_document,
     write_files,
-    write_report,
 )
 from jaxcontam.reports.table_csv import csv_cell, csv_text, results_csv
 from jaxcontam.stats.result import Local, Neighbours
 from jaxcontam.terminal import visible
+from tests.support.forged import reseal
 from tests.support.report_documents import (
-    audit_document,
     audit_report,
     order_result,
-    report_of,
-    save_document,
 )
 
 NOTHING = {ARCHIVE_NAME: archive_bytes([None])}
@@ -59,28 +57,23 @@ def test_numbers_keep_all_digits_and_missing_ones_are_empty():
     assert row["effect"] == "-1e-300"
 
 
-def test_fields_within_fields_have_columns_and_lists_are_json():
-    text = csv_text([{"a": 1}])
-    assert text == "a\r\n1\r\n"
-    local = Local(first_example=3, last_example=5, statistic=2.0, p_value=0.1)
-    (row,) = parsed(results_csv(audit_report(order_result(local=local))))
-    assert row["local.first_example"] == "3"
-    assert row["pretests"].startswith('[{"name": "length_trend"')
-
-
-def test_intervals_and_reasons_are_derived():
+def test_fields_within_fields_intervals_and_reasons_have_columns_and_lists_are_json():
     gains = {"forward": 1.9, "backward": 0.1, "excess": 1.8}
-    errors = {f"{name}_se": 0.1 for name in gains}
-    found = Neighbours(**gains, **errors)
+    found = Neighbours(**gains, **{f"{name}_se": 0.1 for name in gains})
+    local = Local(first_example=3, last_example=5, statistic=2.0, p_value=0.1)
     report = audit_report(
-        order_result(neighbours=found), order_result("piqa", primary=False)
+        order_result(neighbours=found, local=local),
+        order_result("piqa", primary=False),
     )
     first, second = parsed(results_csv(report))
+    assert first["local.first_example"] == "3"
+    assert first["pretests"].startswith('[{"name": "length_trend"')
     assert float(first["neighbours.excess"]) == 1.8
     assert float(first["neighbours.excess_low"]) == pytest.approx(1.604, abs=1e-3)
     assert float(first["neighbours.forward_high"]) == pytest.approx(2.096, abs=1e-3)
     assert first["why"].startswith("Who decides: stratified")
     assert second["why"] == "" and second["neighbours.excess_low"] == ""
+    assert csv_text([{"a": 1}]) == "a\r\n1\r\n"
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\n", "'"])
@@ -90,47 +83,26 @@ def test_text_that_a_spreadsheet_would_run_is_marked_and_can_be_restored(start):
     (row,) = parsed(results_csv(report))
     for name in ("benchmark", "model"):
         assert row[name] == f"'{hostile}"
+    # Negative numbers are no formulas.
+    cells = (-1.5, "-1.5", None, False)
+    assert [*map(csv_cell, cells)] == ["-1.5", "'-1.5", "", "false"]
 
 
-def test_what_a_terminal_obeys_is_spelled_out():
+def test_cells_are_read_back_and_what_a_terminal_obeys_is_spelled_out():
     hostile = "a\x1b[2J\u202e\rb\udcff"
     text = results_csv(audit_report(order_result(hostile), model=hostile))
     assert parsed(text)[0]["benchmark"] == r"a\x1b[2J\u202e\rb\udcff"
     (cell,) = parsed(csv_text([{"list": [hostile]}]))
     assert json.loads(cell["list"]) == [hostile] and "\u202e" not in cell["list"]
-
-
-def test_commas_quotes_and_line_ends_within_a_cell_are_read_back():
     name = 'a "b", c\nd;é'
     text = results_csv(audit_report(order_result(name)))
     assert parsed(text)[0]["benchmark"] == name
     assert text.startswith("command,model,") and text.count("\r\n") == 2
 
 
-def test_negative_numbers_are_no_formulas():
-    assert csv_cell(-1.5) == "-1.5"
-    assert csv_cell("-1.5") == "'-1.5"
-    assert csv_cell(None) == "" and csv_cell(False) == "false"
-
-
-def test_every_report_has_its_table_beside_it(tmp_path):
-    report = write_report(audit_report(order_result()), {}, tmp_path)
-    written = (tmp_path / "results.csv").read_bytes().decode()
-    assert written == results_csv(report)
-
-
-def test_report_command_writes_the_table_again(tmp_path, capsys):
-    document = audit_document(order_result())
-    folder = save_document(document, tmp_path / "run")
-    (folder / "orders.npz").write_bytes(archive_bytes([None]))
-    assert main(["report", str(folder)]) == 0, capsys.readouterr().err
-    written = (folder / "results.csv").read_bytes().decode()
-    assert written == results_csv(report_of(document))
-
-
 def test_no_separator_begins_a_formula_in_any_cell_or_name():
     """Spreadsheets of half of Europe split cells at semicolons; others at tabs."""
-    for text in ("x;=1+1", "x\t@SUM(1)", "x\n-1", "x\r\n+1", "a;'b"):
+    for text in ("x;=1+1;-2;+3", "x\t@SUM(1)", "x\n-1", "x\r\n+1", "a;'b"):
         marked = csv_text([{text: text, "list": [text], "number": -1}])
         for separator in (";", "\t", "\n", "\r"):
             for cell in marked.split(separator)[1:]:
@@ -150,6 +122,8 @@ def test_an_edited_page_or_table_is_found(tmp_path):
         document = read_document(tmp_path / "report.json")
         return digest_faults(tmp_path, document, "orders.npz")
 
+    written = (tmp_path / "results.csv").read_bytes().decode()
+    assert written == results_csv(read_report(tmp_path / "report.json"))
     names = ["report.json", "orders.npz", "results.csv", "report.html"]
     lines = (tmp_path / "SHA256SUMS").read_text().splitlines()
     assert [line[66:] for line in lines] == names
@@ -161,6 +135,8 @@ def test_an_edited_page_or_table_is_found(tmp_path):
         path.write_bytes(whole.replace(b"contaminated", b"no evidence"))
         assert [fault.split(":")[0] for fault in faults()] == [path.name]
         path.write_bytes(whole)
+    reseal(tmp_path, lambda document: document.update(seed=9))
+    assert [fault.split(":")[0] for fault in faults()] == ["report.json"]
     document = read_document(tmp_path / "report.json") | {"digest": "\ud800"}
     assert digest_faults(tmp_path, document, "orders.npz")
     (tmp_path / "SHA256SUMS").unlink()

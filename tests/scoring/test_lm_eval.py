@@ -1,5 +1,6 @@
 """Models of lm-evaluation-harness here, and our models there."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ pytest.importorskip("torch", reason="the harness's own models need torch")
 
 from tokenizers import normalizers, processors
 
+from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.scoring.lm_eval_model import open_lm_eval, opened_lm
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.pair_plan import PairGroup
 from tests.support.membership_model import (
@@ -47,13 +50,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def word(folder):
-    return f"lm_eval:hf:pretrained={folder},device=cpu,dtype=float32,batch_size=4"
-
-
-@pytest.fixture(scope="module")
-def harness(word):
-    return load(word)
+def harness(folder):
+    return load(f"lm_eval:hf:pretrained={folder},device=cpu,dtype=float32,batch_size=4")
 
 
 def code_points(text):
@@ -81,11 +79,175 @@ def test_sums_and_pairs_are_what_the_object_says_of_the_texts(harness, theirs):
 
 
 def test_tables_of_tokens_and_moments_are_refused(harness):
-    scorer = harness.make_scorer(store=None)
     with pytest.raises(InputError, match="one number a text"):
-        scorer.token_table(sequences())
+        harness.make_scorer(store=None).token_table(sequences())
     with pytest.raises(InputError, match="no moments"):
         harness.make_scorer(store=None, moments=True)
+
+
+class CharacterModel:
+    """Takes text alone; a character's log-probability depends on the one before it.
+
+    Each probability is 1/64 or 3/64, by a rule of both characters.
+    """
+
+    max_length = 1_000
+
+    def _logprob(self, before, text):
+        total = 0.0
+        for character in text:
+            is_likely = (ord(before[-1:] or " ") + ord(character)) % 3 == 0
+            total += np.log((3 if is_likely else 1) / 64)
+            before += character
+        return total
+
+    def loglikelihood(self, requests):
+        return [(self._logprob(*request.args), False) for request in requests]
+
+    def loglikelihood_rolling(self, requests):
+        return [self._logprob("", request.args[0]) for request in requests]
+
+
+def test_an_object_without_a_tokenizer_scores_texts():
+    lm = CharacterModel()
+    model = opened_lm(lm, word="lm_eval:mine:")
+    assert model.name == opened_lm(lm, word="mine").name == "mine"
+    assert (model.prefix_id, model.context) == (None, 1_000)
+    texts = drawn_texts(3, 1)
+    ids = [code_points(text) for text in texts]
+    scorer = model.make_scorer(store=None)
+    expected = [lm._logprob("", text) for text in texts]
+    np.testing.assert_allclose(scorer.sums(ids).loglik, expected, rtol=1e-12)
+    (found,) = scorer.pairs.logprobs([PairGroup(ids[0], (ids[1],), 0, (1,))]).logprobs
+    assert found[0].item() == pytest.approx(lm._logprob(texts[0], texts[1]))
+
+
+class Spoilt(CharacterModel):
+    def __init__(self, spoil):
+        self._spoil = spoil
+
+    def loglikelihood(self, requests):
+        return [(self._spoil(self, *request.args), False) for request in requests]
+
+
+class RefusedByServer(Exception):
+    status = 400
+
+
+RefusedByServer.__module__ = "aiohttp.client_exceptions"
+
+
+def failing(error):
+    def fail(*_):
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message", "hint"),
+    [
+        (lambda lm, before, text: 0.5, "no log-probabilities", ""),
+        (lambda lm, before, text: float("nan"), "no log-probabilities", ""),
+        # Each number belongs to the place before.
+        (
+            lambda lm, before, text: lm._logprob(before[:-1], before[-1] + text[:-1]),
+            "same number whatever follows",
+            "audit the model itself",
+        ),
+        (failing(NotImplementedError), "gives no log-likelihoods", "models of chats"),
+        # Of an error of many lines the first.
+        (failing(ConnectionRefusedError("no\nmore")), "Spoilt: no$", "goes on"),
+        (
+            failing(RefusedByServer("400, message='Bad Request'")),
+            "Spoilt: 400",
+            "fewer tokens than 1000, say how many with max_length=N",
+        ),
+    ],
+)
+def test_an_object_that_gives_no_logprobs_of_what_is_asked_is_refused(
+    spoil, message, hint
+):
+    with pytest.raises(InputError, match=message) as caught:
+        opened_lm(Spoilt(spoil), word="lm_eval:mine:")
+    assert hint in caught.value.hint
+
+
+def test_numbers_that_do_not_add_up_are_a_note_for_the_report():
+    lm = Spoilt(lambda lm, before, text: 3 * lm._logprob(before, text[:1]))
+    model = opened_lm(lm, word="lm_eval:mine:")
+    before, own = map(code_points, ("a b", "c d e"))
+    pairs = model.make_scorer(store=None).pairs
+    pairs.logprobs([PairGroup(before, (own,), 0, (1,))])
+    (note,) = model.notes()
+    assert "two parts of a text" in note
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_what_is_missing_is_asked_and_of_a_local_model_its_batch(tmp_path, is_served):
+    from lm_eval.models.openai_completions import LocalCompletionsAPI
+
+    class Served(CharacterModel, LocalCompletionsAPI):
+        def __init__(self):
+            pass
+
+    lm, calls = Served() if is_served else CharacterModel(), []
+    rolling = lm.loglikelihood_rolling
+
+    def counted(requests):
+        calls.append(len(requests))
+        return rolling(requests)
+
+    lm.loglikelihood_rolling = counted
+    scorer = opened_lm(lm, word="mine").make_scorer(store=tmp_path)
+    asked = [code_points(text) for text in drawn_texts(3, 1)]
+    first = scorer.sums(asked[1:]).loglik
+    again = scorer.sums(asked).loglik
+    assert calls == [2, 1 if is_served else 3]
+    assert again[1:].tolist() == first.tolist()
+    assert scorer.sums(asked).loglik.tolist() == again.tolist()
+    assert len(calls) == 2
+
+
+def test_too_few_answers_are_refused_and_not_kept(tmp_path):
+    lm = CharacterModel()
+    scorer = opened_lm(lm, word="mine").make_scorer(store=tmp_path)
+    lm.loglikelihood_rolling = lambda requests: [-1.0]
+    with pytest.raises(InputError, match="1 answers to 6 requests"):
+        scorer.sums(sequences())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("lm_eval:hff:pretrained=x", "unknown type of lm_eval model 'hff'"),
+        ("lm_eval:", "no type of model"),
+        ("lm_eval:hf:pretrained=/no/such/folder", "lm_eval:hf:pretrained=/no/such"),
+        ("lm_eval:hf:no_such_argument=1", "no_such_argument|pretrained"),
+        # Names that only sound so go on to the object.
+        (
+            "lm_eval:hf:tokenizer=a,max_tokens=1,add_bos_token=x,prefix_token_id=1,"
+            "use_fast_tokenizer=x,tokenized_requests=x,token=True,no_such_argument=1",
+            "no_such_argument|pretrained",
+        ),
+    ],
+)
+def test_a_model_word_that_cannot_be_built_is_one_line(word, message):
+    with pytest.raises(InputError, match=message) as caught:
+        open_lm_eval(word)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_the_package_the_error_says_how_to_install_it(monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "lm_eval"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    with pytest.raises(InputError, match="not installed") as caught:
+        open_lm_eval("lm_eval:hf:pretrained=any,device=cpu")
+    assert "pip install" in caught.value.hint
+    with pytest.raises(InputError, match="not installed"):
+        load_benchmark("lm_eval:arc_easy")
 
 
 def test_the_entry_points_of_the_harness_name_our_model_types():
@@ -125,16 +287,18 @@ def requests(kind, arguments):
     return [Instance(kind, {}, each, i) for i, each in enumerate(arguments)]
 
 
+def assert_same(own, other):
+    """Log-likelihoods, and what is said of greedy continuations where it is known."""
+    for (value, greedy), (expected, is_greedy) in zip(own, other, strict=True):
+        assert value == pytest.approx(expected, abs=_TOLERANCE)
+        assert greedy == is_greedy
+
+
 def test_inside_the_harness_our_model_scores_as_theirs(ours, theirs):
     texts = drawn_texts(6, 4)
-    asked = requests(
-        "loglikelihood", [*zip(texts[:3], texts[3:], strict=True), ("", texts[0])]
-    )
-    for own, other in zip(
-        ours.loglikelihood(asked), theirs.loglikelihood(asked), strict=True
-    ):
-        assert own[0] == pytest.approx(other[0], abs=_TOLERANCE)
-        assert own[1] == other[1]
+    pairs = [*zip(texts[:3], texts[3:], strict=True), ("", texts[0])]
+    asked = requests("loglikelihood", pairs)
+    assert_same(ours.loglikelihood(asked), theirs.loglikelihood(asked))
 
 
 def test_inside_the_harness_texts_longer_than_the_context_have_the_same_sum(
@@ -162,12 +326,8 @@ def test_inside_the_harness_ids_and_cut_contexts_are_theirs(ours, theirs):
     asked = [
         (None, ids[: n - 3], ids[n - 3 : n]) for n in (CONTEXT + 1, CONTEXT + 2, 99)
     ]
-    for own, other in zip(
-        ours._loglikelihood_tokens(asked),
-        theirs._loglikelihood_tokens(asked, disable_tqdm=True),
-        strict=True,
-    ):
-        assert own[0] == pytest.approx(other[0], abs=_TOLERANCE)
+    expected = theirs._loglikelihood_tokens(asked, disable_tqdm=True)
+    assert_same(ours._loglikelihood_tokens(asked), expected)
 
 
 @pytest.mark.parametrize("n_ids", [0, CONTEXT + 1])

@@ -43,40 +43,39 @@ def texts_of(n, seed=0):
     return ["".join(rng.choice(LETTERS, rng.integers(5, 40))) for _ in range(n)]
 
 
-def pairs_of(model, texts, **kwargs):
+def planned(texts, ids, name, *, context=CONTEXT):
     benchmark = Benchmark("x", tuple(texts), (None,) * len(texts))
-    planned = plan_test(
-        benchmark,
-        encode_examples(model.tokenizer, texts),
-        order_method("adjacency"),
-        prefix_id=model.prefix_id,
-        context=model.config.context,
-        seed=0,
-        **kwargs,
-    )
-    scored = score_test(planned, checkpoint_scorer(model, store=None))
-    return scored.evidence.pairs, planned
+    how = {"prefix_id": 0, "context": context, "seed": 0}
+    return plan_test(benchmark, ids, order_method(name), **how)
 
 
-@pytest.mark.parametrize("n", range(FEWEST_EXAMPLES, 60))
-def test_no_stratum_is_too_small_to_centre(n):
-    sizes = [len(part) for part in split_strata(n, order_method("adjacency").size)]
-    assert min(sizes) >= FEWEST_EXAMPLES
-    assert max(sizes) <= 8
+def pairs_of(model, texts):
+    ids = encode_examples(model.tokenizer, texts)
+    found = planned(texts, ids, "adjacency", context=model.config.context)
+    return score_test(found, checkpoint_scorer(model, store=None)).evidence.pairs
 
 
-def test_pairs_of_a_shuffled_stratum_are_the_same_bits(model):
-    """Scores follow the examples, to the bit, wherever the file puts them."""
-    texts = texts_of(16)
+def test_no_stratum_is_too_small_to_centre():
+    for n in range(FEWEST_EXAMPLES, 60):
+        sizes = [len(part) for part in split_strata(n, order_method("adjacency").size)]
+        assert FEWEST_EXAMPLES <= min(sizes) <= max(sizes) <= 8
+
+
+def test_pairs_follow_the_examples_wherever_the_file_puts_them(model):
+    """To the bit; equal examples have equal rows and columns."""
+    texts = texts_of(14)
+    texts += [texts[8], texts[8]]
     rng = np.random.default_rng(3)
     order = np.concatenate([rng.permutation(8), 8 + rng.permutation(8)])
-    pairs, _ = pairs_of(model, texts)
-    moved, _ = pairs_of(model, [texts[i] for i in order])
+    pairs = pairs_of(model, texts)
+    moved = pairs_of(model, [texts[i] for i in order])
     for k in range(2):
         local = order[8 * k : 8 * k + 8] - 8 * k
-        expected = pairs[k][np.ix_(local, local)]
-        np.testing.assert_array_equal(moved[k], expected)
+        np.testing.assert_array_equal(moved[k], pairs[k][np.ix_(local, local)])
     assert not np.array_equal(pairs, moved)
+    others = [1, 2, 3, 4, 5]
+    np.testing.assert_array_equal(pairs[1][0, others], pairs[1][6, others])
+    np.testing.assert_array_equal(pairs[1][others, 0], pairs[1][others, 7])
 
 
 def test_cut_is_the_same_for_all_examples_of_a_stratum():
@@ -92,39 +91,21 @@ def test_cut_is_the_same_for_all_examples_of_a_stratum():
     assert ends == {int(ids.separator[-1])}
 
 
-def test_equal_examples_have_equal_rows_and_columns(model):
-    texts = texts_of(6)
-    pairs, _ = pairs_of(model, [*texts, texts[0], texts[0]])
-    (matrix,) = pairs
-    others = [1, 2, 3, 4, 5]
-    np.testing.assert_array_equal(matrix[0, others], matrix[6, others])
-    np.testing.assert_array_equal(matrix[others, 0], matrix[others, 7])
+def planned_pairs(texts, name="adjacency", **kwargs):
+    return planned(texts, encoded(texts, **kwargs), name).layout.plan
 
 
-def planned_pairs(texts, name, **kwargs):
-    benchmark = Benchmark("x", tuple(texts), (None,) * len(texts))
-    return plan_test(
-        benchmark,
-        encoded(texts, **kwargs),
-        order_method(name),
-        prefix_id=0,
-        context=CONTEXT,
-        seed=0,
-    ).layout.plan
+def scorer_with(folder):
+    """A scorer that nobody may ask, with an empty store or none."""
 
-
-def scorer_with(store):
     def unasked(*_):
         raise AssertionError("a dry run asks no model")
 
-    shape = {"context": CONTEXT, "batch_tokens": 512}
-    pairs = PairScorer(unasked, **shape, store=store)
-    return Scorer(unasked, **shape, pairs=pairs)
-
-
-def empty_store(folder):
     names = [field.name for field in dataclasses.fields(ScoreIdentity)]
-    return ScoreStore(folder, ScoreIdentity(**dict.fromkeys(names, 0)))
+    identity = ScoreIdentity(**dict.fromkeys(names, 0))
+    shape = {"context": CONTEXT, "batch_tokens": 512}
+    store = None if folder is None else ScoreStore(folder, identity)
+    return Scorer(unasked, **shape, pairs=PairScorer(unasked, **shape, store=store))
 
 
 @pytest.mark.parametrize("name", ["adjacency", "direction"])
@@ -150,9 +131,8 @@ def test_cost_of_new_pairs_lays_none_out(name, is_stored, tmp_path, monkeypatch)
     plan = planned_pairs(texts_of(61), name)
     with monkeypatch.context() as patch:
         patch.setattr(PairPlan, "groups", None)
-        scorer = scorer_with(empty_store(tmp_path) if is_stored else None)
-        counted = pair_cost(scorer, plan, None)
-    laid_out = pair_cost(scorer_with(empty_store(tmp_path)), plan, set())
+        counted = pair_cost(scorer_with(tmp_path if is_stored else None), plan, None)
+    laid_out = pair_cost(scorer_with(tmp_path), plan, set())
     assert (counted.n_targets, counted.n_cached) == (laid_out.n_targets, 0)
     assert counted.positions == laid_out.positions
     assert counted.store_bytes == (laid_out.store_bytes if is_stored else 0)
@@ -161,15 +141,11 @@ def test_cost_of_new_pairs_lays_none_out(name, is_stored, tmp_path, monkeypatch)
 def test_pairs_that_are_scored_once_are_counted_once(tmp_path):
     """Two strata of the same examples: the second costs nothing."""
     texts = texts_of(8)
-    plan = planned_pairs([*texts, *texts], "adjacency")
-    assert plan.has_repeats and not planned_pairs(texts, "adjacency").has_repeats
-    cost = pair_cost(scorer_with(empty_store(tmp_path)), plan, None)
-    once = planned_pairs(texts, "adjacency")
-    expected = pair_cost(scorer_with(empty_store(tmp_path)), once, None)
+    twice, once = planned_pairs([*texts, *texts]), planned_pairs(texts)
+    assert twice.has_repeats and not once.has_repeats
+    cost, expected = (pair_cost(scorer_with(tmp_path), p, None) for p in (twice, once))
     assert cost.store_bytes == expected.store_bytes > 0
-
-
-def test_examples_are_repeats_where_they_are_cut_alike():
+    # Examples are repeats where they are cut alike.
     texts = ["same begin 1", "same begin 2", *texts_of(6)]
-    assert not planned_pairs(texts, "adjacency").has_repeats
-    assert planned_pairs(texts, "adjacency", max_example_tokens=6).has_repeats
+    assert not planned_pairs(texts).has_repeats
+    assert planned_pairs(texts, max_example_tokens=6).has_repeats

@@ -59,9 +59,10 @@ def made(folder, form):
 NAMES = ("bos_token", "eos_token")
 
 
-@pytest.fixture(params=FORMS)
-def form(request, tmp_path):
-    return tmp_path / "model", *made(tmp_path / "model", request.param)
+@pytest.fixture(scope="module", params=FORMS)
+def form(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("form") / "model"
+    return folder, *made(folder, request.param)
 
 
 def once(ids, first):
@@ -70,7 +71,7 @@ def once(ids, first):
     return ids[:1] == [first] and ids[1:2] != [first] and len(ids) > 1
 
 
-def test_it_stands_before_a_text_once(form, tmp_path, monkeypatch):
+def test_it_stands_before_a_text_once(form, tmp_path):
     folder, model, first, _ = form
     written = read_chat_layout(folder).text([{"role": "user", "content": "in"}], asks=1)
     for text in (written, "the inn"):

@@ -1,16 +1,19 @@
-"""`Scorer` over NumPy stubs whose scores are known in closed form.
+"""`Scorer` over NumPy stubs whose scores are known in closed form; its batches.
 
 Dimension key
     B  rows of a batch
     S  scored tokens of a row
 """
 
+import collections
 import itertools
 import math
 
 import numpy as np
 import pytest
 
+from jaxcontam.scoring.rows import Window, windows
+from jaxcontam.scoring.run_batches import Batch, bucket_lengths, plan_batches
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Scorer, n_targets
 
 V = 50
@@ -54,16 +57,57 @@ def direct(ids):
 FLOAT64 = {"rtol": 1e-12, "atol": 1e-12}
 
 
+def test_windows_read_each_target_once_with_half_a_context_before_it():
+    for n, context in itertools.product(range(1, 90), [2, 3, 4, 5, 8, 17]):
+        found = windows(n, context)
+        targets = [t for one in found for t in range(one.first_target, one.stop)]
+        assert targets == list(range(1, n))
+        for one in found:
+            assert 0 <= one.start < one.first_target <= one.stop <= n
+            assert one.stop - one.start <= context
+            assert one.start == 0 or one.first_target - one.start >= context / 2
+        # A long sequence is read in full windows to its end, in strides of a half.
+        if n > context:
+            assert {one.stop - one.start for one in found} == {context}
+            assert found[-1].stop == n
+        strides = max(0, math.ceil((n - context) / (context // 2)))
+        assert len(found) == 1 + strides
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [
+        (1, [(0, 1, 1)]),
+        (4, [(0, 4, 1)]),
+        (5, [(0, 4, 1), (1, 5, 4)]),
+        (6, [(0, 4, 1), (2, 6, 4)]),
+        (9, [(0, 4, 1), (2, 6, 4), (4, 8, 6), (5, 9, 8)]),
+    ],
+)
+def test_windows_of_four_by_hand(n, expected):
+    assert windows(n, 4) == [Window(*one) for one in expected]
+
+
+@pytest.mark.parametrize("forward", [bigram, only_real_tokens])
 @pytest.mark.parametrize("batch_tokens", [1, 64, 100_000])
 @pytest.mark.parametrize("context", [64, 16, 5, 2])
 def test_log_likelihoods_are_the_direct_sums_with_and_without_windows(
-    context, batch_tokens
+    forward, context, batch_tokens
 ):
-    sequences = drawn_sequences()
-    scorer = Scorer(bigram, context=context, batch_tokens=batch_tokens)
-    np.testing.assert_allclose(
-        scorer.log_likelihoods(sequences), [direct(ids) for ids in sequences], **FLOAT64
-    )
+    """Whatever stands in the padding."""
+    sequences, calls = drawn_sequences(), []
+    scorer = Scorer(forward, context=context, batch_tokens=batch_tokens)
+    found = scorer.log_likelihoods(sequences, lambda *call: calls.append(call))
+    np.testing.assert_allclose(found, [direct(ids) for ids in sequences], **FLOAT64)
+    # Progress only grows, and reaches the total.
+    total = sum(len(ids) - 1 for ids in sequences)
+    assert n_targets(sequences) == total
+    assert calls[-1] == (total, total)
+    assert [done for done, _ in calls] == sorted({done for done, _ in calls})
+    # The order of the sequences changes no score.
+    order = np.random.default_rng(4).permutation(len(sequences))
+    again = scorer.log_likelihoods([sequences[i] for i in order])
+    np.testing.assert_array_equal(again, found[order])
 
 
 def test_log_likelihoods_are_summed_in_float64():
@@ -75,63 +119,32 @@ def test_log_likelihoods_are_summed_in_float64():
 
 
 @pytest.mark.parametrize("context", [64, 16])
-def test_tokens_are_those_of_each_target_in_order(context):
-    sequences = drawn_sequences()
-    found = Scorer(bigram, context=context, batch_tokens=64).tokens(sequences)
-    for ids, scores in zip(sequences, found, strict=True):
-        assert scores.dtype == np.float32
-        np.testing.assert_array_equal(scores, [BIGRAM[ids[:-1], ids[1:]]])
-
-
-def test_moments_stand_below_the_log_probabilities_and_enter_no_sum():
+def test_tokens_stand_above_their_moments_which_enter_no_sum(context):
     def forward(inputs_BS, targets_BS):
         logprobs_BS, _, _ = bigram(inputs_BS, targets_BS)
         return logprobs_BS, 2 * logprobs_BS, logprobs_BS**2
 
-    ids = drawn_sequences(1, longest=40, seed=3)[0]
-    scorer = Scorer(forward, context=16, batch_tokens=64)
-    (found,) = scorer.tokens([ids])
-    logprobs_S = BIGRAM[ids[:-1], ids[1:]]
-    np.testing.assert_array_equal(found, [logprobs_S, 2 * logprobs_S, logprobs_S**2])
-    (loglik,) = scorer.log_likelihoods([ids])
-    np.testing.assert_allclose(loglik, direct(ids), **FLOAT64)
+    sequences = drawn_sequences()
+    scorer = Scorer(forward, context=context, batch_tokens=64)
+    alone = Scorer(bigram, context=context, batch_tokens=64).tokens(sequences)
+    found = scorer.tokens(sequences)
+    for ids, scores, (own,) in zip(sequences, found, alone, strict=True):
+        logprobs_S = BIGRAM[ids[:-1], ids[1:]]
+        assert scores.dtype == own.dtype == np.float32
+        np.testing.assert_array_equal(own, logprobs_S)
+        moments = [logprobs_S, 2 * logprobs_S, logprobs_S**2]
+        np.testing.assert_array_equal(scores, moments)
+    logliks = scorer.log_likelihoods(sequences)
+    np.testing.assert_allclose(logliks, [direct(ids) for ids in sequences], **FLOAT64)
 
 
-def test_sequence_in_the_context_is_scored_on_its_whole_prefix():
-    (found,) = Scorer(n_seen, context=30, batch_tokens=64).tokens(
-        [np.ones(30, np.int32)]
-    )
-    np.testing.assert_array_equal(found, [np.arange(1, 30)])
-
-
-@pytest.mark.parametrize("n_ids", [31, 44, 45, 46, 100])
-def test_every_target_of_a_long_sequence_sees_at_least_half_a_context(n_ids):
+@pytest.mark.parametrize("n_ids", [30, 31, 44, 45, 46, 100])
+def test_every_target_sees_its_whole_prefix_or_half_a_context(n_ids):
     scorer = Scorer(n_seen, context=30, batch_tokens=64)
-    (found,) = scorer.tokens([np.ones(n_ids, np.int32)])
-    seen = found[0]
+    ((seen,),) = scorer.tokens([np.ones(n_ids, np.int32)])
     assert len(seen) == n_ids - 1
     np.testing.assert_array_equal(seen[:29], np.arange(1, 30))
-    assert (seen[29:] >= 15).all()
-    assert (seen <= 29).all()
-
-
-@pytest.mark.parametrize("context", [64, 16])
-def test_padding_ids_never_matter(context):
-    sequences = drawn_sequences()
-    padded = Scorer(only_real_tokens, context=context, batch_tokens=256)
-    np.testing.assert_allclose(
-        padded.log_likelihoods(sequences), [direct(ids) for ids in sequences], **FLOAT64
-    )
-
-
-def test_order_of_the_sequences_changes_no_score():
-    sequences = drawn_sequences()
-    scorer = Scorer(bigram, context=16, batch_tokens=64)
-    order = np.random.default_rng(4).permutation(len(sequences))
-    np.testing.assert_array_equal(
-        scorer.log_likelihoods([sequences[i] for i in order]),
-        scorer.log_likelihoods(sequences)[order],
-    )
+    assert (seen[29:] >= 15).all() and (seen <= 29).all()
 
 
 def test_forward_is_called_with_few_shapes_of_int32():
@@ -178,21 +191,94 @@ def test_moment_that_is_not_finite_is_an_error_too():
         scorer.tokens([np.array([3, 4, 17], np.int32)])
 
 
-@pytest.mark.parametrize("context", [64, 16])
-def test_progress_only_grows_and_reaches_the_total(context):
-    calls = []
-    sequences = drawn_sequences()
-    Scorer(bigram, context=context, batch_tokens=64).log_likelihoods(
-        sequences, lambda done, total: calls.append((done, total))
-    )
-    total = sum(len(ids) - 1 for ids in sequences)
-    assert calls[-1] == (total, total)
-    assert n_targets(sequences) == total
-    assert [done for done, _ in calls] == sorted({done for done, _ in calls})
-
-
 def test_sequence_of_one_id_has_no_target_and_log_likelihood_zero():
     scorer = Scorer(bigram, context=64, batch_tokens=64)
     assert scorer.log_likelihoods([np.array([3], np.int32)]).tolist() == [0.0]
     (found,) = scorer.tokens([np.array([3], np.int32)])
     assert found.shape == (1, 0)
+
+
+def drawn_lengths(context, n=500, seed=0):
+    return np.random.default_rng(seed).integers(0, context + 1, n).tolist()
+
+
+def shapes(batches):
+    return collections.Counter((batch.n_rows, batch.length) for batch in batches)
+
+
+@pytest.mark.parametrize("context", [7, 16, 100, 256, 2048])
+@pytest.mark.parametrize("batch_tokens", [1, 512, 16_384])
+@pytest.mark.parametrize("n_devices", [1, 3, 8])
+def test_every_row_is_in_one_batch_that_it_fits(context, batch_tokens, n_devices):
+    for n in (0, 1, 8, 60, 500, 5000):
+        lengths, how = drawn_lengths(context, n), {"n_devices": n_devices}
+        batches = plan_batches(
+            lengths, context=context, batch_tokens=batch_tokens, **how
+        )
+        rows, found = [row for batch in batches for row in batch.rows], shapes(batches)
+        assert sorted(rows) == list(range(n))
+        for batch in batches:
+            assert 1 <= len(batch.rows) <= batch.n_rows
+            assert batch.n_rows % n_devices == 0
+            assert max(lengths[row] for row in batch.rows) <= batch.length <= context
+            # A device gets at most its tokens, or one row.
+            own = batch.n_rows // n_devices
+            assert own == 1 or own * batch.length <= batch_tokens
+        # Rows of one padded length have one shape.
+        assert len({length for _, length in found}) == len(found) <= 15
+        rows_of = collections.defaultdict(list)
+        for batch in batches:
+            rows_of[batch.length] += batch.rows
+        assert all(some == sorted(some) for some in rows_of.values())
+        for (n_rows, length), n_batches in found.items():
+            # Few batches are split evenly, down to a row each; many are full.
+            if n_batches > 8:
+                assert (n_rows // n_devices + 1) * length > batch_tokens
+            if n <= 60 and n_devices == 1:
+                assert 0 <= n_rows * n_batches - len(rows_of[length]) < n_batches
+        shuffled = np.random.default_rng(1).permutation(lengths).tolist()
+        again = plan_batches(
+            shuffled, context=context, batch_tokens=batch_tokens, **how
+        )
+        assert shapes(again) == found
+
+
+@pytest.mark.parametrize(("context", "n_shapes"), [(16, 1), (256, 9), (2048, 15)])
+def test_all_possible_lengths_make_few_shapes(context, n_shapes):
+    # Two a power of two from 16 below the context, and the context itself.
+    batches = plan_batches(range(context + 1), context=context, batch_tokens=512)
+    assert len(shapes(batches)) == len(bucket_lengths(context)) == n_shapes
+    # At most a third of a row of sixteen or more is padding.
+    for length in range(16, context + 1):
+        (batch,) = plan_batches([length], context=context, batch_tokens=1)
+        assert (batch.length - length) / batch.length < 1 / 3
+
+
+def test_partly_filled_batch_has_the_shape_of_the_full_ones():
+    batches = plan_batches([20] * 7, context=64, batch_tokens=72)
+    rows = (0, 1, 2), (3, 4, 5), (6,)
+    assert batches == [Batch(own, 3, 24) for own in rows]
+
+
+@pytest.mark.parametrize(("context", "n_shapes"), [(32, 1), (1024, 5), (2048, 6)])
+def test_two_files_on_an_accelerator_share_their_few_shapes(context, n_shapes):
+    how = {"context": context, "batch_tokens": 16_384, "few_shapes": True}
+    found = set()
+    for n in (300, 2000):
+        for batch in plan_batches(drawn_lengths(context, n, seed=n), **how):
+            assert 16_384 // 2 < batch.n_rows * batch.length <= 16_384
+            found.add((batch.n_rows, batch.length))
+    assert len(found) == n_shapes
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_devices", "expected"), [(8, 1, [4, 4]), (6, 2, [4, 2]), (2, 2, [])]
+)
+def test_a_batch_without_room_is_cut_in_two_that_divide_by_the_devices(
+    n_rows, n_devices, expected
+):
+    halves = Batch(tuple(range(n_rows)), n_rows, 16).halves(n_devices)
+    assert [len(half.rows) for half in halves] == expected
+    rows = itertools.chain.from_iterable(half.rows for half in halves)
+    assert list(rows) == list(range(sum(expected)))
+    assert all(half.n_rows % n_devices == 0 for half in halves)

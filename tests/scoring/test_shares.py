@@ -6,57 +6,31 @@ The model is a table in NumPy, except where a command is named.
 import collections
 import dataclasses
 import json
-import shutil
 
 import jax
 import numpy as np
 import pytest
 
 from jaxcontam.cli.main import main
-from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.scoring import shares
-from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.shares import (
     Division,
     Share,
     ShareScored,
     SharesMissingError,
     each_scored,
-    parse_share,
 )
-from jaxcontam.scoring.store import ScoreStore
 from tests.support.served_model import byte_tokenizer, decoder, save
-from tests.support.store_process import (
-    BATCH_TOKENS,
-    CONTEXT,
-    IDENTITY,
-    TABLE,
-    batch_name,
-    drawn_sequences,
-)
+from tests.support.store_process import IDENTITY, counted, drawn_sequences
 
 SEQUENCES = drawn_sequences(300)
 WORDS = ["the", "one", "in", "then", "on", "inn", "thin", "tin", "note", "hint"]
 
 
-def scorer_of(folder, share=None, *, identity=IDENTITY):
+def scorer_of(folder, share=None, **how):
     """A scorer of a share, and the names of the batches that it asks the model for."""
-    asked = []
-
-    def forward(inputs_BS, targets_BS):
-        asked.append(batch_name(inputs_BS))
-        return (TABLE[inputs_BS, targets_BS],)
-
-    store = None if folder is None else ScoreStore(folder, identity)
-    scorer = Scorer(
-        forward,
-        context=CONTEXT,
-        batch_tokens=BATCH_TOKENS,
-        store=store,
-        division=Division(share),
-    )
-    return scorer, asked
+    return counted(folder, division=Division(share), **how)
 
 
 def calls_of(scorer):
@@ -103,6 +77,16 @@ def test_shares_together_give_the_numbers_of_one_process_to_the_bit(tmp_path, co
 
 def test_lost_shares_are_named_once_and_finished(tmp_path, capsys):
     parts = {i: score_share(tmp_path, i, 8) for i in range(8) if i not in (2, 5, 7)}
+    # One was killed; the last batches that it asked for were on their way.
+    killed, asked = scorer_of(tmp_path, Share(5, 8))
+
+    def interrupt(done, total):
+        if len(asked) > 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        killed.sums(SEQUENCES, interrupt)
+    scored = {name for part in (*parts.values(), asked[:-2]) for name in part}
     merging, asked = scorer_of(tmp_path)
     found = [call() for call in calls_of(merging)]
     assert capsys.readouterr().err == (
@@ -110,7 +94,6 @@ def test_lost_shares_are_named_once_and_finished(tmp_path, capsys):
     )
     expected, of_one = alone()
     assert_same_bits(found, expected)
-    scored = {name for part in parts.values() for name in part}
     assert asked and set(asked) <= set(of_one) - scored
 
 
@@ -130,25 +113,6 @@ def test_a_merge_names_all_that_is_missing_and_scores_nothing(tmp_path):
     assert asked == []
 
 
-def test_a_killed_share_is_named_and_goes_on(tmp_path, capsys):
-    folder = tmp_path / "store"
-    score_share(folder, 0, 2)
-    scorer, asked = scorer_of(folder, Share(1, 2))
-
-    def interrupt(done, total):
-        if len(asked) > 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        scorer.sums(SEQUENCES, interrupt)
-    shutil.copytree(folder, tmp_path / "copy")
-    scorer_of(tmp_path / "copy")[0].sums(SEQUENCES)
-    assert "1 of 2 shares are missing: 1;" in capsys.readouterr().err
-    again = score_share(folder, 1, 2)
-    # Of what it was asked, the last batches were on their way.
-    assert again and not set(again) & set(asked[:-2])
-
-
 def test_scores_of_another_machine_are_told_apart(tmp_path, capsys):
     score_share(tmp_path, 0, 1)
     other = dataclasses.replace(IDENTITY, device="other")
@@ -161,22 +125,13 @@ def test_scores_of_another_machine_are_told_apart(tmp_path, capsys):
 
 def test_a_share_says_what_it_scored(tmp_path):
     scorer, asked = scorer_of(tmp_path, Share(1, 2))
+    n = len(scorer.plan(SEQUENCES)[1])
     with pytest.raises(ShareScored) as e:
         scorer.sums(SEQUENCES)
-    n = len(scorer.plan(SEQUENCES)[1])
     assert (
-        str(e.value) == f"share 1 of 2: its {n // 2} of {n} batches are in {tmp_path}"
+        f"{e.value}" == f"share 1 of 2: its {n // 2} of {n} batches are in {tmp_path}"
     )
     assert len(asked) == n // 2
-
-
-@pytest.mark.parametrize("word", ["8/8", "1", "-1/2", "0/0", "auto"])
-def test_a_share_that_is_none_is_refused(word):
-    assert parse_share("2/8") == Share(2, 8)
-    with pytest.raises(InputError) as e:
-        parse_share(word)
-    assert f"(it is {word})" in str(e.value)
-    assert "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT" in e.value.hint
 
 
 @pytest.fixture(scope="module")
@@ -191,43 +146,33 @@ def files(tmp_path_factory):
     return folder
 
 
-def run(capsys, files, *words):
-    """What a command prints; it runs in the folder of the files."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(files)
-        assert main([str(word) for word in words]) == 0
-    return capsys.readouterr()
-
-
 def results_of(out):
-    """Rows of a report without what depends on the store."""
-    document = json.loads((out / "report.json").read_text())
-    costs = {"tokens_scored", "cached_tokens"}
-    return [
-        {name: value for name, value in row.items() if name not in costs}
-        for row in document["results"]
+    """Rows of a report without what depends on the store, and what was scored."""
+    results = json.loads((out / "report.json").read_text())["results"]
+    scored = [
+        row.pop("tokens_scored") + 0 * row.pop("cached_tokens") for row in results
     ]
+    return results, scored
 
 
-def test_an_audit_in_shares_is_that_of_one_process_to_the_bit(files, capsys):
+def test_an_audit_in_shares_is_that_of_one_process_to_the_bit(
+    files, capsys, monkeypatch
+):
+    monkeypatch.chdir(files)
     words = ["audit", "model", "b.txt", "--tests", "adjacency,stratified"]
-    words += ["--reference", "reference"]
-    run(capsys, files, *words, "--out", "one")
+    words += ["--reference", "reference", "--out"]
+    assert main([*words, "one"]) == 0
     for i in range(2):
-        said = run(capsys, files, *words, "--out", "two", "--shard", f"{i}/2")
-        assert said.out.startswith(f"share {i} of 2: its ")
+        capsys.readouterr()
+        assert main([*words, "two", "--shard", f"{i}/2"]) == 0
+        assert capsys.readouterr().out.startswith(f"share {i} of 2: its ")
         assert not (files / "two" / "report.json").exists()
-    said = run(capsys, files, *words, "--out", "two")
-    assert "missing" not in said.err
-    assert_same_reports(files / "one", files / "two")
-
-
-def assert_same_reports(one, other):
-    """Bit for bit; the other one scored nothing itself."""
-    assert results_of(other) == results_of(one)
-    document = json.loads((other / "report.json").read_text())
-    assert all(row["tokens_scored"] == 0 for row in document["results"])
-    with np.load(one / "orders.npz") as first, np.load(other / "orders.npz") as second:
+    assert main([*words, "two"]) == 0
+    assert "missing" not in capsys.readouterr().err
+    # The merge scored nothing itself.
+    found, scored = results_of(files / "two")
+    assert found == results_of(files / "one")[0] and not any(scored)
+    with np.load("one/orders.npz") as first, np.load("two/orders.npz") as second:
         assert first.files == second.files
         for name in first.files:
             np.testing.assert_array_equal(first[name], second[name])

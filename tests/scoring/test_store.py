@@ -1,50 +1,26 @@
-"""The store of scores: killed, torn, damaged, shared, full and deleted.
+"""The store of scores: what has a key of its own, and writers side by side.
 
-The numbers come from a stub in NumPy, except where the real kernel is named.
+Reruns, kills and damage: tests/faults/test_resume.py.
 """
 
 import dataclasses
-import itertools
-import shutil
+import threading
 
 import numpy as np
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.rows import FIRST_K, SUMS, fill
-from jaxcontam.scoring.scorer import NonFiniteScoreError, Scorer, batch_keys
+from jaxcontam.scoring.rows import FIRST_K
+from jaxcontam.scoring.scorer import NonFiniteScoreError
 from jaxcontam.scoring.store import ScoreStore
 from tests.support.store_process import (
-    BATCH_TOKENS,
     CONTEXT,
     IDENTITY,
-    N_KILLS,
     TABLE,
-    V,
+    counted,
     drawn_sequences,
-    process,
-    said_by,
     scorer_with,
 )
-
-
-def counted(folder, *, forward=None, identity=IDENTITY):
-    """A scorer with a store, and the list of the inputs it asks the stub for."""
-    asked = []
-
-    def count(inputs_BS, targets_BS):
-        asked.append(inputs_BS.copy())
-        if forward is not None:
-            return forward(inputs_BS, targets_BS)
-        return TABLE[inputs_BS, targets_BS], None, None
-
-    store = ScoreStore(folder, identity)
-    return Scorer(count, context=CONTEXT, batch_tokens=BATCH_TOKENS, store=store), asked
-
-
-def moments(inputs_BS, targets_BS):
-    logprobs_BS = TABLE[inputs_BS, targets_BS]
-    return logprobs_BS, 2 * logprobs_BS, logprobs_BS**2, logprobs_BS / 2
 
 
 def assert_same_bits(found, expected):
@@ -54,30 +30,12 @@ def assert_same_bits(found, expected):
         assert a.tobytes() == b.tobytes()
 
 
-@pytest.mark.parametrize("n_scores", [1, 4])
-def test_rerun_asks_the_model_for_nothing_and_gives_the_same_bits(tmp_path, n_scores):
-    forward = moments if n_scores == 4 else None
-    identity = dataclasses.replace(IDENTITY, moments=n_scores == 4)
-    # Ids alone, one window, several windows.
-    sequences = [*drawn_sequences(60), np.array([3], np.int32)]
-    first, asked = counted(tmp_path, forward=forward, identity=identity)
-    sums, tokens = first.sums(sequences), first.tokens(sequences)
-    assert len(asked) > 0
-    assert sums.n_cached == 0
-    again, asked = counted(tmp_path, forward=forward, identity=identity)
-    sums_again, tokens_again = again.sums(sequences), again.tokens(sequences)
-    assert asked == []
-    assert sums_again.n_cached == sum(len(ids) - 1 for ids in sequences)
-    assert_same_bits([sums_again.loglik], [sums.loglik])
-    assert_same_bits([sums_again.first], [sums.first])
-    assert_same_bits(tokens_again, tokens)
-    without = Scorer(
-        forward or (lambda a, b: (TABLE[a, b],)),
-        context=CONTEXT,
-        batch_tokens=BATCH_TOKENS,
-    )
-    assert_same_bits([without.sums(sequences).loglik], [sums.loglik])
-    assert_same_bits(without.tokens(sequences), tokens)
+def test_a_rerun_counts_stored_rows_as_done(tmp_path):
+    sequences, told = drawn_sequences(50), []
+    assert scorer_with(tmp_path).sums(sequences).n_cached == 0
+    found = scorer_with(tmp_path).sums(sequences, lambda *call: told.append(call))
+    total = sum(len(ids) - 1 for ids in sequences)
+    assert (found.n_cached, told[-1]) == (total, (total, total))
 
 
 def test_first_sums_are_those_of_the_first_targets():
@@ -89,14 +47,6 @@ def test_first_sums_are_those_of_the_first_targets():
     np.testing.assert_allclose(found, direct, rtol=1e-15)
 
 
-def test_progress_counts_stored_rows_as_done(tmp_path):
-    sequences, calls = drawn_sequences(50), []
-    scorer_with(tmp_path).sums(sequences)
-    scorer_with(tmp_path).sums(sequences, lambda *call: calls.append(call))
-    total = sum(len(ids) - 1 for ids in sequences)
-    assert calls[-1] == (total, total)
-
-
 def test_batches_follow_from_the_plan_and_not_from_the_store(tmp_path):
     sequences = drawn_sequences(80)
     whole, planned = counted(tmp_path / "whole")
@@ -105,9 +55,8 @@ def test_batches_follow_from_the_plan_and_not_from_the_store(tmp_path):
     partial.sums(sequences[::3])
     rest, asked = counted(tmp_path / "partial")
     rest.sums(sequences)
-    names = [inputs_BS.tobytes() for inputs_BS in planned]
     assert 0 < len(asked) <= len(planned)
-    assert all(inputs_BS.tobytes() in names for inputs_BS in asked)
+    assert set(asked) <= set(planned)
 
 
 def test_a_full_batch_of_another_plan_is_not_scored_again(tmp_path):
@@ -119,49 +68,31 @@ def test_a_full_batch_of_another_plan_is_not_scored_again(tmp_path):
     assert asked == []
 
 
-def test_rows_of_another_window_or_kept_otherwise_are_other_rows(tmp_path):
-    store = ScoreStore(tmp_path, IDENTITY)
+def test_rows_windows_ways_and_each_field_of_the_identity_have_other_keys(tmp_path):
     ids = np.arange(5, dtype=np.int32)
+
+    def key(kept="sums8", shape=(2, 16), first=0, ids=ids, **changes):
+        identity = dataclasses.replace(IDENTITY, **changes)
+        return ScoreStore(tmp_path, identity).row_key(kept, shape, first, ids)
+
+    fields = [field.name for field in dataclasses.fields(IDENTITY)]
     keys = {
-        store.row_key("sums8", (2, 16), 0, ids),
-        store.row_key("tokens", (2, 16), 0, ids),
-        store.row_key("sums8", (3, 16), 0, ids),
-        store.row_key("sums8", (2, 24), 0, ids),
-        store.row_key("sums8", (2, 16), 1, ids),
-        store.row_key("sums8", (2, 16), 0, ids[:-1]),
-        store.row_key("sums8", (2, 16), 0, ids[::-1]),
+        key(),
+        key("tokens"),
+        key(shape=(3, 16)),
+        key(shape=(2, 24)),
+        key(first=1),
+        key(ids=ids[:-1]),
+        key(ids=ids[::-1]),
+        *(key(**{name: "other"}) for name in fields),
     }
-    assert len(keys) == 7
-    assert store.row_key("sums8", (2, 16), 0, ids.astype(np.int64)) in keys
-
-
-def test_every_field_of_the_identity_makes_other_keys(tmp_path):
+    assert len(keys) == 7 + len(fields)
+    assert key(ids=ids.astype(np.int64)) == key()
+    # A run of another identity finds nothing, and leaves all to the first.
     sequences = drawn_sequences(5)
     scorer_with(tmp_path).sums(sequences)
-    others = {
-        "model": "sha256:1",
-        "prefix_id": 0,
-        "context": 64,
-        "moments": True,
-        "dtype": "bfloat16",
-        "precision": "default",
-        "attention": "cudnn",
-        "kernel": 2,
-        "code": "other",
-        "platform": "gpu",
-        "device": "other",
-        "n_devices": 2,
-        "n_model": 2,
-        "cpu_threads": 2,
-        "compiler": "another",
-        "settings": ("XLA_FLAGS=x",),
-    }
-    assert set(others) == {field.name for field in dataclasses.fields(IDENTITY)}
-    for name, value in others.items():
-        other = dataclasses.replace(IDENTITY, **{name: value})
-        scorer, asked = counted(tmp_path, identity=other)
-        assert scorer.sums(sequences).n_cached == 0, name
-        assert asked, name
+    other, asked = counted(tmp_path, identity=dataclasses.replace(IDENTITY, code="x"))
+    assert other.sums(sequences).n_cached == 0 < len(asked)
     scorer, asked = counted(tmp_path)
     scorer.sums(sequences)
     assert asked == []
@@ -194,146 +125,21 @@ def test_device_that_gives_other_numbers_for_stored_rows_is_refused(tmp_path):
     assert "--no-store" in caught.value.hint
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory):
-    """Folder after N_KILLS killed runs, and what each of them asked for."""
-    folder = tmp_path_factory.mktemp("killed")
-    found = said_by("kill_at_random_moments", folder / "store", folder / "log")
-    return folder / "store", found
-
-
-def test_runs_killed_at_random_moments_never_repeat_a_committed_batch(killed):
-    _, found = killed
-    assert len(found) == N_KILLS
-    held = [row[0] for row in found]
-    assert held == sorted(held)
-    # The kills fell into the scoring, not all before or after it.
-    assert len(set(held)) > N_KILLS / 4
-    assert [repeated for _, _, repeated in found] == [0] * N_KILLS
-    # Only what was in flight is lost: one batch on the device, one before it.
-    for (before, asked, _), (after, _, _) in itertools.pairwise(found):
-        assert after - before >= asked - 2
-
-
-def test_run_after_the_kills_gives_the_bits_of_an_uninterrupted_one(killed):
-    folder, found = killed
+def test_two_runs_at_once_fill_one_folder(tmp_path, capsys):
+    """Half of their sequences are in both."""
     sequences = drawn_sequences()
-    uninterrupted = scorer_with(None).sums(sequences)
-    resumed, asked = counted(folder)
-    sums = resumed.sums(sequences)
-    assert_same_bits([sums.loglik], [uninterrupted.loglik])
-    assert_same_bits([sums.first], [uninterrupted.first])
-    _, batches = resumed.plan(sequences)
-    assert len(asked) <= len(batches) - found[-1][0]
-    assert sums.n_cached > 0
-
-
-def test_interrupted_run_goes_on_in_the_same_process(tmp_path):
-    sequences, calls = drawn_sequences(60), []
-
-    def interrupt(done, total):
-        calls.append(done)
-        if len(calls) == 5:
-            raise KeyboardInterrupt
-
-    scorer, asked = counted(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        scorer.sums(sequences, interrupt)
-    n_before = len(asked)
-    found = scorer.sums(sequences)
-    _, batches = scorer.plan(sequences)
-    # The batch that was on the device when the run ended is the one asked for twice.
-    assert len(asked) == len(batches) + 1
-    assert n_before == 6
-    assert_same_bits([found.loglik], [scorer_with(None).sums(sequences).loglik])
-
-
-def test_folder_deleted_while_a_run_uses_it_changes_no_number(tmp_path):
-    sequences, folder = drawn_sequences(100), tmp_path / "store"
-    scorer, calls = scorer_with(folder), []
-
-    def delete(done, total):
-        calls.append(done)
-        if len(calls) % 7 == 0:
-            shutil.rmtree(folder)
-
-    expected = scorer_with(None).sums(sequences).loglik
-    for _ in range(3):
-        assert_same_bits([scorer.sums(sequences, delete).loglik], [expected])
-    # The last deletion was some batches ago: these are there.
-    (path,) = folder.iterdir()
-    assert path.stat().st_size > 0
-
-
-def test_reader_sees_whole_batches_while_another_process_writes(tmp_path):
-    sequences, folder = drawn_sequences(), tmp_path / "store"
-    reader = scorer_with(folder)
-    rows, batches = reader.plan(sequences)
-    writer = process("run_once", folder, tmp_path / "log")
-    seen, rng = set(), np.random.default_rng(0)
-    try:
-        while writer.poll() is None:
-            held = 0
-            for i in rng.choice(len(batches), 40).tolist():
-                keys = batch_keys(reader.store, batches[i], rows, sequences, SUMS)
-                values = reader.store.values(keys)
-                held += values is not None
-                if values is None:
-                    continue
-                inputs_BS, targets_BS = fill(batches[i], rows, sequences)
-                for at, (index, data) in enumerate(
-                    zip(batches[i].rows, values, strict=True)
-                ):
-                    own = slice(rows[index].first, rows[index].length)
-                    scores_T = TABLE[inputs_BS[at, own], targets_BS[at, own]]
-                    (total,), _ = SUMS.from_bytes(data, n_scores=1)
-                    assert total == scores_T.sum(dtype=np.float64)
-            seen.add(held)
-    finally:
-        writer.kill()
-        assert writer.communicate() == ("", "")
-    assert len(seen) > 5, "the reader never saw the store grow"
-    assert reader.sums(sequences).n_cached > 0
-
-
-def test_two_processes_fill_one_folder(tmp_path, capsys):
-    folder, sequences = tmp_path / "store", drawn_sequences()
-    said_by("two_at_once", folder, tmp_path / "log")
-    assert len(list(folder.iterdir())) == 2
-    for part in (sequences[:600], sequences[400:]):
-        scorer, asked = counted(folder)
+    parts = (sequences[:600], sequences[400:])
+    runs = [
+        threading.Thread(target=scorer_with(tmp_path).tokens, args=[part])
+        for part in parts
+    ]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert len(list(tmp_path.iterdir())) == 2
+    for part in parts:
+        scorer, asked = counted(tmp_path)
         assert_same_bits(scorer.tokens(part), scorer_with(None).tokens(part))
         assert asked == []
     assert capsys.readouterr().err == ""
-
-
-def test_kernel_gives_a_row_the_same_bits_in_every_batch_of_a_shape(tmp_path):
-    import jax
-    from flax import nnx
-
-    from jaxcontam.models.config import llama_shape
-    from jaxcontam.models.decoder import Decoder
-    from jaxcontam.scoring.local import local_scorer
-
-    config = llama_shape(
-        vocab_size=V, d_model=48, n_layers=2, n_heads=2, d_ff=80, context=CONTEXT
-    )
-    decoder = Decoder(config, rngs=nnx.Rngs(0))
-    rng = np.random.default_rng(0)
-    n_devices = len(jax.devices())
-    identity = dataclasses.replace(IDENTITY, moments=True, n_devices=n_devices)
-    shared = drawn_sequences(40, CONTEXT // 2)
-    plans = [
-        [
-            (shared + drawn_sequences(40, CONTEXT // 2, seed=s))[i]
-            for i in rng.permutation(80)
-        ]
-        for s in (1, 2)
-    ]
-    without = local_scorer(decoder, batch_tokens=100, moments=True)
-    for plan in plans:
-        # Rows that both plans have are compared to the bit when they are scored again
-        # with other mates; a difference is an InputError.
-        store = ScoreStore(tmp_path, identity)
-        scorer = local_scorer(decoder, batch_tokens=100, moments=True, store=store)
-        assert_same_bits(scorer.tokens(plan), without.tokens(plan))

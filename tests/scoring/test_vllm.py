@@ -5,7 +5,6 @@ docs/models/generative_models.md, `RequestOutput` of vllm/outputs.py, `Logprob` 
 vllm/logprobs.py, the config of `LLMEngine` in vllm/v1/engine/llm_engine.py.
 """
 
-import dataclasses
 import itertools
 import sys
 import types
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 
 import jaxcontam
-from jaxcontam.cli.main import main
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.budget import ApiOptions
@@ -31,25 +29,7 @@ SHORT = {
 }
 
 
-@dataclasses.dataclass
-class Logprob:
-    logprob: float
-    rank: int | None = None
-    decoded_token: str | None = None
-
-
-@dataclasses.dataclass
-class RequestOutput:
-    prompt_token_ids: list[int]
-    prompt_logprobs: list[dict[int, Logprob] | None]
-    outputs: list[object]
-
-
-@dataclasses.dataclass
-class SamplingParams:
-    max_tokens: int = 16
-    temperature: float = 1.0
-    prompt_logprobs: int | None = None
+part = types.SimpleNamespace
 
 
 class LLM:
@@ -58,22 +38,17 @@ class LLM:
     __module__ = "vllm.entrypoints.llm"
     wobble = 0.0
 
-    def __init__(
-        self, model, *, max_model_len=None, enable_prefix_caching=True, **more
-    ):
+    def __init__(self, model, *, max_model_len=None, **more):
         if model == "gone":
             raise OSError("gone is not a local folder\nand no model of the hub")
-        self.asked = more
-        part = types.SimpleNamespace
+        caching = more.get("enable_prefix_caching", True)
         self.llm_engine = part(
             model_config=part(
                 model=model,
                 max_model_len=max_model_len or CONTEXT + 1,
                 dtype="torch.bfloat16",
             ),
-            vllm_config=part(
-                cache_config=part(enable_prefix_caching=enable_prefix_caching)
-            ),
+            vllm_config=part(cache_config=part(enable_prefix_caching=caching)),
         )
         size = fast_tokenizer().vocab_size
         logits_VV = np.random.default_rng(0).normal(size=(size, size))
@@ -89,21 +64,20 @@ class LLM:
             ids = prompt["prompt_token_ids"]
             change = self.wobble * (len(prompts) > 1)
             entries = [
-                {own: Logprob(self.table_VV[before, own] - change, 7, "w")}
+                {own: part(logprob=self.table_VV[before, own] - change)}
                 for before, own in itertools.pairwise(ids)
             ]
-            outputs.append(RequestOutput(ids, [None, *entries], []))
+            outputs.append(part(prompt_logprobs=[None, *entries]))
         return outputs
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def vllm(monkeypatch):
     module = types.ModuleType("vllm")
-    vars(module).update(LLM=LLM, SamplingParams=SamplingParams)
+    vars(module).update(LLM=LLM, SamplingParams=part)
     monkeypatch.setitem(sys.modules, "vllm", module)
 
 
-@pytest.mark.usefixtures("vllm")
 def test_the_engine_that_a_word_names_is_read_at_the_continuation():
     opened = jaxcontam.load("vllm:org/name", api=ApiOptions(context=32))
     assert (opened.info.name, opened.context) == ("org/name", 32)
@@ -113,13 +87,11 @@ def test_the_engine_that_a_word_names_is_read_at_the_continuation():
     assert scores[0] == pytest.approx(table_VV[ids[:-1], ids[1:]], abs=1e-6)
 
 
-@pytest.mark.usefixtures("vllm")
 def test_an_audit_takes_the_word_and_tells_the_type_of_the_weights():
     report = jaxcontam.audit("vllm:org/name", texts(), **SHORT).report
     assert report.model.dtype == "bfloat16"
 
 
-@pytest.mark.usefixtures("vllm")
 @pytest.mark.parametrize("wobble", [0.0, 0.01, 0.2])
 def test_numbers_that_depend_on_the_batch_are_told_or_refused(wobble, monkeypatch):
     monkeypatch.setattr(LLM, "wobble", wobble)
@@ -135,7 +107,6 @@ def test_numbers_that_depend_on_the_batch_are_told_or_refused(wobble, monkeypatc
     assert len(told) == (wobble > 0)
 
 
-@pytest.mark.usefixtures("vllm")
 def test_ids_of_an_engine_are_those_of_the_file_in_its_folder(tmp_path):
     made = TOKENIZERS["cl100k"]
     folder = tokenizer_folder(tmp_path, made, tokenizer_class="GPT2Tokenizer")
@@ -144,40 +115,26 @@ def test_ids_of_an_engine_are_those_of_the_file_in_its_folder(tmp_path):
     assert opened.prefix_id == made.token_to_id("<s>")
 
 
-@pytest.mark.usefixtures("vllm")
-def test_a_prefix_cache_is_refused():
+def test_a_prefix_cache_and_prompt_tokens_without_numbers_are_refused(monkeypatch):
     with pytest.raises(InputError, match="cached prompt tokens") as found:
         jaxcontam.load(LLM("org/name"))
     assert "enable_prefix_caching=False" in found.value.hint
-
-
-@pytest.mark.usefixtures("vllm")
-def test_prompt_tokens_without_numbers_are_refused(monkeypatch):
     llm = LLM("org/name", enable_prefix_caching=False)
+    empty = [part(prompt_logprobs=[None] * 999)] * 999
     monkeypatch.setattr(
-        llm,
-        "generate",
-        lambda prompts, *_, **__: [
-            RequestOutput([], [None] * len(p["prompt_token_ids"]), []) for p in prompts
-        ],
+        llm, "generate", lambda prompts, *_, **__: empty[: len(prompts)]
     )
     with pytest.raises(InputError, match="cached prompt tokens"):
         jaxcontam.audit(llm, texts(), **SHORT)
 
 
-@pytest.mark.usefixtures("vllm")
 def test_an_engine_that_does_not_start_is_one_line():
     with pytest.raises(InputError, match=r"^vllm:gone: gone is not a local folder$"):
         jaxcontam.load("vllm:gone")
 
 
-def test_a_missing_package_is_one_line_that_says_how_to_install_it(
-    tmp_path, capsys, monkeypatch
-):
+def test_a_missing_package_is_one_line_that_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)
-    (tmp_path / "b.txt").write_text("\n".join(texts()) + "\n")
-    assert main(["audit", "vllm:org/name", str(tmp_path / "b.txt"), "--no-store"]) == 2
-    assert capsys.readouterr().err == (
-        "jaxcontam: error: vllm:org/name: the package vllm is not installed\n"
-        "  hint: pip install vllm, or start it elsewhere (api:URL#NAME)\n"
-    )
+    with pytest.raises(InputError, match=r"^vllm:a/b: the package vllm is not") as e:
+        jaxcontam.load("vllm:a/b")
+    assert "pip install vllm" in e.value.hint

@@ -1,10 +1,17 @@
 """Conformal p-values and thresholds: by hand, by simulation."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from jaxcontam.stats.conformal import conformal_p_values, threshold_at_fpr
+from jaxcontam.stats.conformal import (
+    LEVEL,
+    conformal_p_values,
+    share_seen,
+    threshold_at_fpr,
+)
 from jaxcontam.stats.multiple import benjamini_hochberg
 
 
@@ -15,27 +22,23 @@ def test_pvalues_count_the_pool_as_by_hand():
     np.testing.assert_allclose(found, [1 / 5, 2 / 5, 4 / 5, 1.0, np.nan])
 
 
-@pytest.mark.parametrize("n_pool", [19, 20, 99])
-def test_above_the_threshold_is_where_the_pvalue_is_small_enough(n_pool):
+@pytest.mark.parametrize("n_documents", [None, 1, 5])
+@pytest.mark.parametrize(("n_pool", "fpr"), [(19, 0.05), (20, 0.05), (99, 0.3)])
+def test_above_the_threshold_is_where_the_pvalue_allows_it(n_pool, fpr, n_documents):
     rng = np.random.default_rng(n_pool)
-    pool, scores = rng.normal(size=n_pool).round(1), rng.normal(size=500).round(1)
-    found = threshold_at_fpr(pool, 0.05)
-    small = conformal_p_values(scores, pool) <= 0.05 + 1e-12
-    np.testing.assert_array_equal(scores > found.threshold, small)
-
-
-def test_pvalues_of_nonmembers_are_uniform_on_average_over_pools():
-    rng = np.random.default_rng(0)
-    p = np.concatenate(
-        [
-            conformal_p_values(rng.normal(size=1), rng.normal(size=19))
-            for _ in range(4000)
-        ]
-    )
-    for level in (0.05, 0.25, 0.5):
-        # Exact at multiples of 1 / 20; 4 standard errors of 4,000 draws.
-        se = np.sqrt(level * (1 - level) / 4000)
-        assert abs((p <= level + 1e-12).mean() - level) <= 4 * se
+    copies = n_documents or 1
+    pool = rng.normal(size=n_pool * copies).round(1)
+    scores = rng.normal(size=500).round(1)
+    own = None if n_documents is None else np.arange(n_pool).repeat(copies)
+    found = threshold_at_fpr(pool, fpr, clusters_L=own)
+    p = conformal_p_values(scores, pool, clusters_L=own)
+    np.testing.assert_array_equal(scores > found.threshold, p <= fpr + 1e-12)
+    assert found.rate <= fpr
+    if n_documents == 1:
+        # Documents of one text each change nothing.
+        assert found == threshold_at_fpr(pool, fpr)
+        np.testing.assert_array_equal(p, conformal_p_values(scores, pool))
+    assert (found.low is None) == (copies > 1)
 
 
 def test_interval_holds_the_rate_of_the_threshold():
@@ -64,23 +67,21 @@ def test_discoveries_of_bh_are_false_no_more_often_than_asked():
     assert np.mean(shares) <= 0.15 + 4 * np.std(shares) / np.sqrt(400)
 
 
-def test_a_pool_that_is_too_small_is_refused_with_the_number_it_needs():
-    with pytest.raises(
-        ValueError, match=r"at least 19 scores for a rate of 0\.05, got 18"
-    ):
-        threshold_at_fpr(np.arange(18.0), 0.05)
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda: threshold_at_fpr(np.arange(18.0), 0.05),
+            r"at least 19 scores for a rate of 0\.05, got 18",
+        ),
+        (lambda: share_seen(np.array([]), np.ones(1)), "empty, got 0 and 1"),
+        (lambda: share_seen(np.ones(1), np.array([])), "empty, got 1 and 0"),
+    ],
+)
+def test_too_few_scores_are_refused(call, told):
+    with pytest.raises(ValueError, match=told):
+        call()
     assert threshold_at_fpr(np.arange(19.0), 0.05).threshold == 18
-
-
-def test_documents_of_one_text_each_change_nothing():
-    rng = np.random.default_rng(20)
-    pool, scores = rng.normal(size=60).round(1), rng.normal(size=30).round(1)
-    own = np.arange(60)
-    np.testing.assert_array_equal(
-        conformal_p_values(scores, pool, clusters_L=own),
-        conformal_p_values(scores, pool),
-    )
-    assert threshold_at_fpr(pool, 0.1, clusters_L=own) == threshold_at_fpr(pool, 0.1)
 
 
 def test_a_document_counts_by_the_share_of_its_texts_that_score_as_high():
@@ -89,32 +90,36 @@ def test_a_document_counts_by_the_share_of_its_texts_that_score_as_high():
     assert p == pytest.approx([1, (1 + 1 / 3 + 1) / 3, (1 + 1 / 2) / 3, 1 / 3])
 
 
-def test_a_text_lies_above_the_threshold_of_documents_where_its_p_value_allows_it():
-    rng = np.random.default_rng(21)
-    clusters = rng.integers(0, 25, size=120)
-    pool = rng.normal(size=120).round(1)
-    scores = rng.normal(size=300).round(1)
-    n = len(np.unique(clusters))
-    for fpr in (1.5 / n, 0.1, 0.3):
-        found = threshold_at_fpr(pool, fpr, clusters_L=clusters)
-        p = conformal_p_values(scores, pool, clusters_L=clusters)
-        np.testing.assert_array_equal(scores > found.threshold, p <= fpr)
-        assert found.rate <= fpr
-        assert (found.low, found.high) == (None, None)
+def test_count_of_unseen_texts_above_the_pool_is_that_of_all_orders():
+    # 6 unseen texts and a pool of 2, whose one depth is 1: all 28 places of the pool.
+    held = [
+        share_seen(np.delete(np.arange(8.0), pool), np.array(pool, float))[0] == 0
+        for pool in itertools.combinations(range(8), 2)
+    ]
+    # All 6 above has a chance of 1 in 28, which is below .05; 5 or more of 3 in 28.
+    assert np.mean(held) == 27 / 28
 
 
-def test_p_values_hold_for_a_text_of_another_document():
-    rng = np.random.default_rng(22)
-    # Of texts alone, the one long document would decide.
-    clusters = np.arange(20).repeat(np.r_[np.full(19, 2), 162])
-    false = {True: 0, False: 0}
-    for _ in range(1500):
-        of_document = 3 * rng.normal(size=21)
-        pool = of_document[clusters] + rng.normal(size=200)
-        new = of_document[20:] + rng.normal(size=1)
-        for knows in (True, False):
-            p = conformal_p_values(new, pool, clusters_L=clusters if knows else None)
-            false[knows] += int(p[0] <= 1 / 20)
-    # Four standard errors of 1500 draws above the wanted rate.
-    most = 1500 * (0.05 + 4 * np.sqrt(0.05 * 0.95 / 1500))
-    assert false[True] <= most < false[False]
+def test_texts_that_all_stand_above_a_large_pool_were_nearly_all_seen():
+    # Fifteen non-members: 4 depths, 1 unseen text above all has a chance of 1 in 16.
+    low, estimate = share_seen(np.arange(50.0) + 15, np.arange(15.0))
+    assert estimate == 1.0
+    # The smallest m whose chance of all above all, 1 / C(m + 15, 15), is below .05 / 4.
+    assert low == 49 / 50
+
+
+def test_bound_is_below_the_share_as_often_as_it_says_and_the_estimate_near():
+    rng, n, n_seen, trials = np.random.default_rng(25), 100, 25, 300
+    found = []
+    for _ in range(trials):
+        scores = rng.normal(size=n).round(1)
+        scores[:n_seen] += 4
+        found.append(share_seen(scores, rng.normal(size=150).round(1)))
+    lows, estimates = zip(*found, strict=True)
+    above = np.mean([low > n_seen / n + 1e-12 for low in lows])
+    # 3 standard errors of 300 trials: .038.
+    assert above <= 1 - LEVEL + 0.038
+    # Rounded scores have ties, which lower both by a few points.
+    assert np.mean(lows) >= n_seen / n - 0.08
+    spread = np.std(estimates) / np.sqrt(trials)
+    assert np.mean(estimates) == pytest.approx(n_seen / n, abs=0.05 + 4 * spread)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.interpolate import make_smoothing_spline
+from scipy.special import expit
 
 from jaxcontam.stats.inflation import constat, gap_estimate, smoothing_spline, spline_at
 
@@ -61,10 +62,7 @@ def test_two_sets_have_the_interval_of_agresti_and_caffo(counts):
 @pytest.mark.parametrize(
     ("n", "chances", "least"),
     [
-        (10, (0.02, 0.02), 0.949),
-        (10, (0.55, 0.45), 0.949),
         (10, (0.2, 0.0), 0.949),
-        (10, (0.3, 0.1), 0.949),
         # The worst on a grid of 0.025, of sizes from 2 to 40, and of those above ten.
         (8, (0.5, 0.5), 0.929),
         (22, (0.675, 0.325), 0.931),
@@ -100,9 +98,7 @@ def test_two_small_sets_are_covered_by_enumeration(shares):
 
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("n_references", [0, 1, 4])
-def test_the_p_value_is_below_half_the_level_where_the_interval_is_above_zero(
-    paired, n_references
-):
+def test_p_and_interval_say_the_same(paired, n_references):
     rng = np.random.default_rng(3)
     above = 0
     for gain in np.linspace(0, 0.5, 40):
@@ -139,9 +135,7 @@ def test_references_that_differ_by_themselves_widen_the_interval():
     assert gap_estimate(alike, other, paired=True).rests_on == "items"
 
 
-@pytest.mark.parametrize(
-    ("paired", "n_references"), [(True, 5), (False, 5), (True, 3), (True, 2)]
-)
+@pytest.mark.parametrize(("paired", "n_references"), [(False, 5), (True, 2)])
 def test_clean_models_with_gaps_of_their_own_keep_the_level(paired, n_references):
     """Gaps vary by 8 points among models that saw nothing; 3 standard errors of 1,000.
 
@@ -165,15 +159,14 @@ def test_clean_models_with_gaps_of_their_own_keep_the_level(paired, n_references
 
 def test_the_smallest_detectable_gap_is_found_four_times_in_five():
     """4 standard errors of 400 models, and what the mde itself varies."""
-    rng = np.random.default_rng(5)
-    other = 0.3
-    mde = gap_estimate(scored(rng, [0.5], 150), scored(rng, [other], 150), paired=False)
-    found = [
-        gap_estimate(
-            scored(rng, [other + mde.mde], 150), scored(rng, [other], 150), paired=False
-        ).low
-        for _ in range(400)
-    ]
+    rng, other = np.random.default_rng(5), 0.3
+
+    def beside(share):
+        sides = (scored(rng, [one], 150) for one in (share, other))
+        return gap_estimate(*sides, paired=False)
+
+    mde = beside(0.5).mde
+    found = [beside(other + mde).low for _ in range(400)]
     assert np.mean(np.array(found) > 0) == pytest.approx(0.8, abs=0.08)
 
 
@@ -234,3 +227,134 @@ def test_the_bootstrap_follows_its_seed_and_resamples_pairs_together():
     assert found[0] == found[1] != found[2]
     apart = constat(published, published, paired=False, chance=0.25, n_resamples=40)
     assert apart.high - apart.low > found[0].high - found[0].low
+
+
+# Items that are drawn together, skewed scores, and references unlike the model.
+
+
+def answered(rng, logits_MN):
+    return (rng.random(logits_MN.shape) < expit(logits_MN)).astype(float)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("n_references", [0, 3])
+@pytest.mark.parametrize("graded", [True, False])
+def test_copies_in_one_group_change_nothing(paired, n_references, graded):
+    """Groups whose items all agree are worth as much as one item each."""
+    rng = np.random.default_rng(4)
+    sides = [
+        answered(rng, rng.normal(size=(1 + n_references, n))) for n in (20, 20 + paired)
+    ]
+    sides = [0.1 + 0.7 * side if graded else side for side in sides]
+    sides = [side[:, :20] for side in sides]
+    alone = gap_estimate(*sides, paired=paired)
+    codes = np.repeat(np.arange(20), 7)
+    groups = [codes] if paired else [codes, codes + 20]
+    copies = [np.repeat(side, 7, axis=1) for side in sides]
+    found = gap_estimate(*copies, paired=paired, groups=groups)
+    for name in ("estimate", "low", "high", "p_value", "mde"):
+        assert getattr(found, name) == pytest.approx(getattr(alone, name), abs=1e-9)
+    apart = gap_estimate(*copies, paired=paired)
+    assert n_references or apart.high - apart.low < 0.6 * (found.high - found.low)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_the_curve_draws_whole_groups(paired):
+    rng = np.random.default_rng(4)
+    sides = [answered(rng, rng.normal(size=(7, 20)) + 0.1) for _ in range(2)]
+    copies, codes = [np.repeat(side, 7, axis=1) for side in sides], np.arange(140) // 7
+    groups = [codes] if paired else [codes, codes + 20]
+    alone, found = (
+        constat(*one, paired=paired, chance=None, groups=own, n_resamples=30)
+        for one, own in ((sides, None), (copies, groups))
+    )
+    assert (found.low, found.high) == pytest.approx((alone.low, alone.high), abs=1e-9)
+
+
+def test_a_passage_on_both_sides_takes_its_difficulty_out():
+    """A split within passages tells more than one between them."""
+    rng = np.random.default_rng(8)
+    hard = np.repeat(rng.normal(0, 2, 40), 5)[None]
+    sides = [answered(rng, hard) for _ in range(2)]
+    codes = np.repeat(np.arange(40), 5)
+    within = gap_estimate(*sides, paired=False, groups=[codes, codes])
+    between = gap_estimate(*sides, paired=False, groups=[codes, codes + 40])
+    assert within.high - within.low < 0.7 * (between.high - between.low)
+
+
+PASSAGES = [(40, 5), (40, 10), (100, 10), (10, 30)]
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize(
+    ("n_cases", "n_groups", "size", "n_references"),
+    [
+        (300, 40, 10, 0),
+        *(
+            pytest.param(1000, *one, n, marks=pytest.mark.slow)
+            for one in PASSAGES
+            for n in (0, 5)
+        ),
+    ],
+)
+def test_passages_are_covered(n_cases, n_groups, size, n_references, paired):
+    """Both sides have one law, and how hard an item is goes with its passage.
+
+    3 standard errors of so many models; items taken for independent hold less.
+    """
+    rng, held = np.random.default_rng(0), np.zeros(2)
+    codes = np.repeat(np.arange(n_groups), size)
+    groups = [codes] if paired else [codes, codes + n_groups]
+    for _ in range(n_cases):
+        sides = []
+        for _ in range(2):
+            hard = rng.normal(0, 1.2, n_groups)
+            hard = hard + rng.normal(0, 0.8, (1 + n_references, n_groups))
+            sides.append(answered(rng, np.repeat(hard, size, axis=1)))
+        for i, known in enumerate((groups, None)):
+            found = gap_estimate(*sides, paired=paired, groups=known)
+            held[i] += found.low <= 0 <= found.high
+    grouped, items = held / n_cases
+    assert grouped >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / n_cases)
+    assert n_references or size < 10 or items < 0.85
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize(
+    ("n", "rare"), [(40, 0.0741), (100, 0.0614), (300, 0.0252), (1000, 0.0075)]
+)
+def test_rare_items_that_the_sample_lacks_are_allowed_for(n, rare, paired):
+    """Enumerated: the other side is 1 for a rare item, the published one its mean.
+
+    Of all laws of two values this is the most skewed; these chances are near the worst
+    ones. The t interval alone lies above 0 in 4.1 to 6.3 %.
+    """
+    published, called = np.full((1, n), rare), 0.0
+    for right in range(n + 1):
+        other = (np.arange(n) < right).astype(float)[None]
+        if gap_estimate(published, other, paired=paired).low <= 0:
+            break
+        called += stats.binom.pmf(right, n, rare)
+    assert called <= 0.029
+
+
+@pytest.mark.parametrize(
+    ("strength", "n_items", "shares"),
+    [(1.7, 1000, (1, 1)), (-1.0, 1000, (1, 1)), (0.55, 40, (0, 0.05))],
+)
+def test_a_model_outside_its_references_is_told_apart(strength, n_items, shares):
+    """Other items are harder by half a logit, which is more points near one half.
+
+    Of clean models beside stronger references one in ten would be called inflated.
+    Among them, noise of 40 items puts it beyond all five in a third of cases.
+    """
+    rng, outside, called = np.random.default_rng(1), 0, 0
+    for _ in range(100):
+        hard = rng.normal(0, 1, n_items)
+        able = np.append(0.55, strength + 0.1 * rng.normal(size=5))[:, None]
+        sides = [answered(rng, able - hard), answered(rng, able - hard - 0.5)]
+        found = gap_estimate(*sides, paired=True)
+        outside += found.outside
+        called += found.low > 0 and not found.outside
+    assert shares[0] <= outside / 100 <= shares[1]
+    assert strength == 0.55 or not called

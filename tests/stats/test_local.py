@@ -1,9 +1,14 @@
 """Where the evidence lies: planted runs, degenerate files, large files."""
 
-import numpy as np
-import pytest
+import tracemalloc
 
+import numpy as np
+
+from jaxcontam.orders.pairs import where_in_pairs
+from jaxcontam.orders.sequences import where_in_orders
 from jaxcontam.stats.local import local_evidence
+from jaxcontam.stats.orders import draw_orders, published_orders
+from jaxcontam.stats.pair_test import ADJACENCY, PairStrata, sampled_columns
 
 
 def find(matrix, *, seed=0, n_draws=999, ties=None):
@@ -11,10 +16,9 @@ def find(matrix, *, seed=0, n_draws=999, ties=None):
     return local_evidence(matrix, ties_K, seed=seed, n_draws=n_draws)
 
 
-@pytest.mark.parametrize(("n_strata", "first", "last"), [(60, 20, 31), (600, 400, 431)])
-def test_planted_run_is_found_where_it_is(n_strata, first, last):
-    rng = np.random.default_rng(1)
-    overlaps = []
+def test_planted_run_of_many_strata_is_found_where_it_is():
+    rng, overlaps = np.random.default_rng(1), []
+    n_strata, first, last = 600, 400, 431
     for i in range(20):
         matrix = rng.normal(size=(n_strata, 10))
         matrix[first : last + 1, 0] += 2.5
@@ -27,22 +31,6 @@ def test_planted_run_is_found_where_it_is(n_strata, first, last):
     assert np.mean(overlaps) > 0.8
 
 
-def test_run_of_one_is_the_one_stratum_that_was_seen():
-    # No single stratum of m + 1 columns has a p-value below 1 / (m + 1).
-    matrix = np.random.default_rng(2).normal(size=(15, 5000))
-    matrix[11, 0] = 12.0
-    found = find(matrix)
-    assert (found.first, found.last) == (11, 11)
-    assert found.p_value <= 0.002
-
-
-def test_file_seen_throughout_gives_a_long_run():
-    matrix = np.random.default_rng(3).normal(size=(40, 10))
-    matrix[:, 0] += 3.0
-    found = find(matrix)
-    assert found.last - found.first >= 35
-
-
 def test_differences_below_the_tie_tolerance_are_no_evidence():
     matrix = -1000 + 1e-4 * np.random.default_rng(4).normal(size=(30, 10))
     matrix[:, 0] = matrix.max(axis=1)
@@ -50,29 +38,7 @@ def test_differences_below_the_tie_tolerance_are_no_evidence():
     assert find(matrix, ties=np.full(30, 1e-2)).p_value == 1.0
 
 
-def test_constant_rows_beside_others_score_nothing():
-    rng = np.random.default_rng(5)
-    matrix = rng.normal(size=(30, 10))
-    matrix[:10] = 4.0
-    matrix[20:25, 0] += 6.0
-    found = find(matrix)
-    assert 10 <= found.first <= 20
-    assert found.p_value <= 0.002
-
-
-def test_two_columns_keep_the_size_of_their_difference():
-    # Of signs alone, a run of 6 in 24 strata would be no rarity.
-    rng = np.random.default_rng(10)
-    matrix = rng.normal(size=(24, 2))
-    matrix[8:14, 0] += 6.0
-    found = find(matrix)
-    assert (found.first, found.last) == (8, 13)
-    assert found.p_value <= 0.03
-
-
 def test_ten_thousand_draws_of_a_large_file_fit_in_little_memory():
-    import tracemalloc
-
     matrix = np.random.default_rng(8).normal(size=(2500, 10))
     tracemalloc.start()
     find(matrix, n_draws=9_999)
@@ -80,3 +46,60 @@ def test_ten_thousand_draws_of_a_large_file_fit_in_little_memory():
     tracemalloc.stop()
     # K x B at once would be 200 MB; blocks of 2^16 numbers are half a megabyte each.
     assert most < 20e6
+
+
+DIGEST = "sha256:" + "cd" * 32
+
+
+def pairs_of(rng, n_examples, size, seen=()):
+    """Normal pair matrices, with a gain at each boundary of the strata in `seen`."""
+    strata = np.array_split(np.arange(n_examples), -(-n_examples // size))
+    design, codes_KS = published_orders(strata)
+    pairs_KSS = rng.normal(size=(len(strata), size, size))
+    for k in seen:
+        pairs_KSS[k] += 2.0 * np.eye(size, k=1)
+    sizes_K = np.array([len(stratum) for stratum in strata])
+    return design.orders, PairStrata(
+        pairs=pairs_KSS,
+        sizes=sizes_K,
+        codes=codes_KS,
+        runs=np.zeros_like(codes_KS),
+        starts=design.orders[:, 0, 0].astype(np.int64),
+    )
+
+
+def test_run_of_orders_is_named_by_its_first_and_last_example():
+    rng = np.random.default_rng(0)
+    strata = np.array_split(np.arange(195), 40)
+    orders = draw_orders(strata, 9, seed=0, content_digest=DIGEST).orders
+    loglik = -100 + rng.normal(size=(40, 10))
+    loglik[12:20, 0] += 8.0
+    found = where_in_orders(loglik, orders, seed=0)
+    assert found.first_example == strata[12][0] + 1
+    assert found.last_example == strata[19][-1] + 1
+    assert found.p_value <= 0.001
+
+
+def test_run_of_pairs_is_named_by_its_first_and_last_example():
+    rng = np.random.default_rng(1)
+    orders, strata = pairs_of(rng, 118, 6, seen=range(8, 14))
+    found = where_in_pairs(strata, ADJACENCY, orders, seed=0, content_digest=DIGEST)
+    assert abs(found.first_example - (orders[8, 0, 0] + 1)) <= 6
+    assert abs(found.last_example - (orders[13, 0].max() + 1)) <= 6
+    assert found.p_value <= 0.01
+
+
+def test_sampled_columns_start_with_the_published_order_and_repeat_by_seed():
+    _, strata = pairs_of(np.random.default_rng(4), 23, 5)
+    rows, again, other = (
+        sampled_columns(
+            strata, ADJACENCY, seed=seed, content_digest=DIGEST, n_orders=50
+        )
+        for seed in (0, 0, 1)
+    )
+    centred = strata.centred()
+    assert [len(row) for row in rows] == [51] * len(centred)
+    published = [np.trace(matrix, 1) for matrix in centred]
+    np.testing.assert_allclose([row[0] for row in rows], published, rtol=1e-12)
+    np.testing.assert_array_equal(rows, again)
+    assert not np.array_equal(rows, other)

@@ -421,6 +421,8 @@ def test_place_of_the_evidence_has_the_p_of_all_column_choices(data):
     z_rows = [(row - row.mean()) / own for row, own in zip(rows, sd, strict=True)]
     published = best_of_all_runs([row[0] for row in z_rows])
     assert found.statistic == pytest.approx(published, abs=1e-9)
+    run = [row[0] for row in z_rows[found.first : found.last + 1]]
+    assert sum(run) / math.sqrt(len(run)) == pytest.approx(published, abs=1e-9)
     choices = itertools.product(*z_rows)
     exact = np.mean([best_of_all_runs(one) >= published - 1e-9 for one in choices])
     slack = 5 * math.sqrt(exact * (1 - exact) / N_DRAWS) + 1 / N_DRAWS

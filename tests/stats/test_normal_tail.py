@@ -90,13 +90,6 @@ def test_bracket_meets_that_of_the_grid(shift, columns):
     assert tail.log10_upper < grid.log10_upper + 0.5
 
 
-def test_published_best_everywhere_costs_no_more_than_the_floor():
-    scores_KM = np.random.default_rng(4).normal(size=(5000, 4))
-    scores_KM[:, 0] = 9.0
-    tail = normal_tail(differences(scores_KM), 1e-9)
-    assert tail.log10_upper == pytest.approx(-5000 * math.log10(4), abs=1e-3)
-
-
 @pytest.mark.parametrize(("spread", "tolerance"), [(0.0, 0.0), (1e-310, 10.0)])
 def test_rows_that_are_tied_give_pvalue_one(spread, tolerance):
     scores_KM = spread * np.eye(9, 3)

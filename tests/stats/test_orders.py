@@ -4,20 +4,23 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from jaxcontam.data.benchmark import content_digest
-from jaxcontam.stats.exact_tail import lattice_tail
+from jaxcontam.orders.pairs import stratum_runs
 from jaxcontam.stats.orders import (
     boundaries_gained,
     cut_to_budget,
     draw_orders,
     fewest_strata,
     from_scoring_columns,
+    published_orders,
     reversed_orders,
     split_strata,
     stratum_size,
     to_scoring_columns,
 )
+from jaxcontam.stats.pair_test import ADJACENCY, DIRECTION, pair_columns
 
 DIGEST = "sha256:" + "5e" * 32
 
@@ -38,9 +41,7 @@ def test_fewest_strata_keep_the_floor_at_1e_12(n_orders, wanted):
         (7, 70, 128, 9, None, 2),
     ],
 )
-def test_stratum_size_is_the_smallest_of_its_limits(
-    n, n_ids, context, n_orders, limit, size
-):
+def test_stratum_size_is_the_smallest(n, n_ids, context, n_orders, limit, size):
     assert stratum_size(n, n_ids, context, n_orders, limit=limit) == size
 
 
@@ -66,8 +67,12 @@ def test_cut_is_the_largest_that_fits(seed):
         assert np.minimum(lengths, cut + 1).sum() > budget
 
 
+def drawn(strata, m, **kwargs):
+    return draw_orders(strata, m, **{"seed": 0, "content_digest": DIGEST} | kwargs)
+
+
 def test_orders_permute_their_own_stratum_with_the_published_one_first():
-    design = draw_orders(split_strata(25, 4), 9, seed=0, content_digest=DIGEST)
+    design = drawn(split_strata(25, 4), 9)
     assert design.orders.shape == (7, 10, 4)
     for stratum, orders in zip(split_strata(25, 4), design.orders, strict=True):
         np.testing.assert_array_equal(orders[0][orders[0] >= 0], stratum)
@@ -75,92 +80,78 @@ def test_orders_permute_their_own_stratum_with_the_published_one_first():
             np.testing.assert_array_equal(np.sort(order[order >= 0]), stratum)
 
 
-def test_every_order_of_three_is_equally_likely():
-    n = 6000
-    design = draw_orders([np.arange(3)], n, seed=1, content_digest=DIGEST)
-    _, counts = np.unique(design.orders[0, 1:], axis=0, return_counts=True)
-    assert len(counts) == 6
-    # Four standard errors of a binomial count.
-    assert np.abs(counts - n / 6).max() < 4 * math.sqrt(n * 5 / 36)
+def test_every_order_is_equally_likely_and_strata_have_draws_of_their_own():
+    design = drawn(split_strata(36_000, 3), 9, seed=1)
+    relative = design.orders - design.orders[:, :1, :1]
+    for j in (1, 9):
+        orders, counts = np.unique(relative[:, j], axis=0, return_counts=True)
+        assert len(orders) == 6 and scipy.stats.chisquare(counts).pvalue > 1e-3
+    # So a drift along the rows that are scored is evidence of nothing.
+    places = np.bincount(design.place, minlength=10)
+    assert scipy.stats.chisquare(places).pvalue > 1e-3
 
 
-def test_draws_depend_on_content_and_never_on_the_order_under_test():
-    texts = [f"example {i}" for i in range(20)]
+def test_draws_depend_on_seed_and_content_and_never_on_the_order_under_test():
+    texts, strata = [f"example {i}" for i in range(20)], split_strata(20, 5)
     shuffled = [texts[i] for i in np.random.default_rng(0).permutation(20)]
-    designs = [
-        draw_orders(split_strata(20, 5), 9, seed=0, content_digest=content_digest(t))
-        for t in (texts, shuffled)
-    ]
-    np.testing.assert_array_equal(designs[0].orders, designs[1].orders)
-    np.testing.assert_array_equal(designs[0].place, designs[1].place)
-
-
-@pytest.mark.parametrize(("seed", "digest"), [(1, DIGEST), (0, DIGEST[:-1] + "f")])
-def test_another_seed_or_content_draws_other_orders(seed, digest):
-    strata = split_strata(40, 5)
-    first = draw_orders(strata, 9, seed=0, content_digest=DIGEST)
-    other = draw_orders(strata, 9, seed=seed, content_digest=digest)
-    assert not np.array_equal(first.orders, other.orders)
-
-
-def test_strata_have_draws_of_their_own():
-    design = draw_orders(split_strata(400, 10), 9, seed=0, content_digest=DIGEST)
-    relative = design.orders - design.orders[:, :1].min(axis=2, keepdims=True)
-    assert len(np.unique(relative[:, 1:].reshape(40, -1), axis=0)) == 40
-    assert len(np.unique(design.place)) > 5
+    one, same, seed, content = (
+        drawn(strata, 9, seed=seed, content_digest=content_digest(own))
+        for own, seed in ((texts, 0), (shuffled, 0), (texts, 1), (texts[1:], 0))
+    )
+    np.testing.assert_array_equal(one.orders, same.orders)
+    np.testing.assert_array_equal(one.place, same.place)
+    assert not np.array_equal(one.orders, seed.orders)
+    assert not np.array_equal(one.orders, content.orders)
 
 
 def test_groups_keep_examples_among_positions_of_equal_value():
-    groups = list("aabbababcc") * 3
-    design = draw_orders(
-        split_strata(30, 10), 20, seed=0, content_digest=DIGEST, groups=groups
+    of_example = np.array([*"aabbababcc"] * 3)
+    orders = drawn(split_strata(30, 10), 20, groups=of_example.tolist()).orders
+    assert (of_example[orders] == of_example[orders[:, :1]]).all()
+    assert (orders[:, 1:] != orders[:, :1]).any(axis=(1, 2)).all()
+    reversed_ = reversed_orders(
+        [np.arange(6)], seed=0, content_digest=DIGEST, groups=[*"abaabb"]
     )
-    of_example = np.array(groups)
-    for orders in design.orders:
-        assert (of_example[orders] == of_example[orders[:1]]).all()
-    assert (design.orders[:, 1:] != design.orders[:, :1]).any()
+    np.testing.assert_array_equal(reversed_.orders[0, 1], [3, 5, 2, 0, 4, 1])
 
 
-def test_reversal_within_groups_reverses_each_group_on_its_own_positions():
-    design = reversed_orders(
-        [np.arange(6)], seed=0, content_digest=DIGEST, groups=list("abaabb")
-    )
-    np.testing.assert_array_equal(design.orders[0, 1], [3, 5, 2, 0, 4, 1])
-
-
-def test_strata_with_one_order_are_dropped_and_counted():
-    groups = ["a", "b", "c", "d", "d", "e"]
-    design = draw_orders(
-        split_strata(6, 2), 3, seed=0, content_digest=DIGEST, groups=groups
-    )
-    assert (design.n_strata, design.n_dropped) == (0, 3)
-    singles = draw_orders(split_strata(5, 2), 3, seed=0, content_digest=DIGEST)
+def test_strata_with_one_order_are_dropped_and_leave_the_draws_of_the_others():
+    none = drawn(split_strata(6, 2), 3, groups=[*"abcdde"])
+    assert (none.n_strata, none.n_dropped) == (0, 3)
+    singles = drawn(split_strata(5, 2), 3)
     assert (singles.n_strata, singles.n_dropped) == (2, 1)
-
-
-def test_dropping_a_stratum_leaves_the_draws_of_the_others():
-    groups = ["a", "b", *"cccc"]
     strata = [np.arange(2), np.arange(2, 6)]
-    grouped = draw_orders(strata, 5, seed=0, content_digest=DIGEST, groups=groups)
-    plain = draw_orders(strata, 5, seed=0, content_digest=DIGEST)
+    grouped, plain = drawn(strata, 5, groups=[*"abcccc"]), drawn(strata, 5)
     np.testing.assert_array_equal(grouped.orders[0], plain.orders[1])
+
+
+@pytest.mark.parametrize("statistic", [ADJACENCY, DIRECTION])
+def test_pairs_leave_out_a_stratum_of_one_order_and_count_no_padding(statistic):
+    strata = [np.arange(8), np.arange(8, 13), np.arange(13, 16)]
+    design, codes_KS = published_orders(strata, groups=[0] * 13 + [1, 2, 3])
+    assert (design.n_strata, design.n_dropped) == (2, 1)
+    published_KS = design.orders[:, 0]
+    assert set(published_KS.ravel().tolist()) == set(range(-1, 13))
+    runs_KS = stratum_runs(published_KS, 60)
+    both = pair_columns(statistic, published_KS, codes_KS, runs_KS)
+    short = (one[1:, :5] for one in (published_KS, codes_KS, runs_KS))
+    assert both[1:] == pair_columns(statistic, *short)
+    assert both == ([40_320, 120] if statistic is ADJACENCY else [4, both[1]])
 
 
 @pytest.mark.parametrize("size", [2, 5, 24])
 def test_boundaries_gained_is_the_mean_over_random_orders(size):
     closed = boundaries_gained(np.arange(size)[None, None], counted=False)[0]
     n = 20_000
-    design = draw_orders([np.arange(size)], n, seed=0, content_digest=DIGEST)
+    design = drawn([np.arange(size)], n)
     counted = boundaries_gained(design.orders, counted=True)[0]
     # A random order keeps about one neighbour, with variance near one.
     assert counted == pytest.approx(closed, abs=4 * math.sqrt(1.5 / n))
 
 
 def test_reversal_gains_every_boundary():
-    design = reversed_orders(split_strata(11, 6), seed=0, content_digest=DIGEST)
-    np.testing.assert_array_equal(
-        boundaries_gained(design.orders, counted=True), [5, 4]
-    )
+    orders = reversed_orders(split_strata(11, 6), seed=0, content_digest=DIGEST).orders
+    np.testing.assert_array_equal(boundaries_gained(orders, counted=True), [5, 4])
 
 
 def test_scoring_columns_undo_themselves_and_move_the_published_one():
@@ -169,18 +160,3 @@ def test_scoring_columns_undo_themselves_and_move_the_published_one():
     moved = to_scoring_columns(matrix, place)
     np.testing.assert_array_equal(moved[np.arange(3), place], matrix[:, 0])
     np.testing.assert_array_equal(from_scoring_columns(moved, place), matrix)
-
-
-def test_scorer_that_returns_its_row_number_keeps_nominal_size():
-    """A drift along the rows is evidence of nothing: the published place is random."""
-    n, strata = 2000, split_strata(40, 5)
-    p = np.empty(n)
-    for seed in range(n):
-        design = draw_orders(strata, 9, seed=seed, content_digest=DIGEST)
-        rows = np.arange(80.0).reshape(8, 10)
-        scores = from_scoring_columns(rows, design.place)
-        p[seed] = 10.0 ** lattice_tail(scores - scores[:, :1], 1e-6).log10_upper
-    for level in (0.01, 0.05, 0.5):
-        # 3.3 standard errors of 2,000 runs.
-        assert np.mean(p <= level) <= level + 3.3 * math.sqrt(level * (1 - level) / n)
-    assert np.mean(p <= 0.5) > 0.4, "a test that never rejects keeps any size"

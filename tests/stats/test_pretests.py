@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse.csgraph
 import scipy.stats
 
-from jaxcontam.stats.pretests import columns, gate, pretest_battery
+from jaxcontam.stats.pretests import columns, gate, pretest_battery, similarity
 from jaxcontam.stats.pretests.battery import (
     autocorrelation,
     centred_ranks,
@@ -18,6 +18,13 @@ from jaxcontam.stats.pretests.battery import (
 )
 from jaxcontam.stats.pretests.fields import natural_order, numbers
 from jaxcontam.stats.pretests.null import draw_orders, permutation_p, tail_p
+from jaxcontam.stats.pretests.similarity import (
+    NEAR_DUPLICATE,
+    near_duplicates,
+    similar_neighbours,
+    tfidf,
+    words_of,
+)
 from jaxcontam.stats.result import Pretest
 from tests.support.pretest_files import VOCABULARY, duplicated, failed, sentences
 
@@ -42,22 +49,43 @@ def test_shuffled_files_fail_at_most_one_time_in_a_hundred():
     assert n_failed / n_files <= 0.01 + 3.3 * np.sqrt(0.01 * 0.99 / n_files)
 
 
-def test_file_sorted_by_length_fails():
-    texts = sorted(sentences(np.random.default_rng(1), 200), key=len)
-    assert failed(texts) >= {"length_autocorrelation", "length_trend"}
+ROWS = sentences(np.random.default_rng(1), 200)
+LENGTHS = np.random.default_rng(3).integers(1, 40, 100) + 100 * (np.arange(100) % 2)
 
 
-def test_file_in_alphabetical_order_fails():
-    texts = sorted(sentences(np.random.default_rng(2), 200))
-    assert "alphabetical_trend" in failed(texts)
-
-
-def test_alternating_lengths_fail_though_they_have_no_trend():
-    rng = np.random.default_rng(3)
-    texts = ["x" * int(rng.integers(1, 40) + 100 * (i % 2)) for i in range(100)]
-    found = failed(texts)
-    assert "length_autocorrelation" in found
-    assert not found & {"length_trend", "length_steps", "alphabetical_trend"}
+@pytest.mark.parametrize(
+    ("texts", "fields", "found", "passed"),
+    [
+        (sorted(ROWS, key=len), {}, {"length_autocorrelation", "length_trend"}, {}),
+        # Many label fields do not drown it.
+        (
+            sorted(ROWS, key=len),
+            {f"label{i}": np.roll(LENGTHS % 3, i).tolist() * 2 for i in range(30)},
+            {"length_autocorrelation", "length_trend"},
+            {},
+        ),
+        (sorted(ROWS), {}, {"alphabetical_trend"}, {}),
+        # Lengths and labels that alternate have no trend.
+        (
+            ["x" * n for n in LENGTHS.tolist()],
+            {},
+            {"length_autocorrelation"},
+            {"length_trend", "length_steps", "alphabetical_trend"},
+        ),
+        (
+            ROWS,
+            {"label": [0, 1] * 100},
+            {"equal_neighbours:label"},
+            {"label_trend:label"},
+        ),
+        # Row numbers that no model reads prove nothing; turns that start again do.
+        (ROWS, {"id": list(range(1000, 1200))}, set(), {"number_trend:id"}),
+        (ROWS, {"turn": [1, 2, 3, 4] * 50}, {"label_steps:turn"}, {}),
+    ],
+)
+def test_a_file_in_another_order_fails(texts, fields, found, passed):
+    names = failed(texts, fields)
+    assert found <= names and not names & set(passed)
 
 
 def test_file_grouped_by_label_fails_and_permuting_within_the_label_passes():
@@ -68,60 +96,22 @@ def test_file_grouped_by_label_fails_and_permuting_within_the_label_passes():
     assert failed(texts, {"label": labels}, groups=labels) == set()
 
 
-def test_perfectly_alternating_labels_fail_too():
-    texts = sentences(np.random.default_rng(5), 200)
-    assert failed(texts, {"label": [0, 1] * 100}) == {"equal_neighbours:label"}
-
-
-def test_constant_lengths_are_no_evidence():
+def test_statistics_are_those_of_scipy_and_constant_lengths_no_evidence():
+    texts = sentences(np.random.default_rng(6), 50)
+    battery = {test.name: test for test in pretest_battery(texts, {}, seed=0)}
+    ranks = {
+        "length_trend": [len(text) for text in texts],
+        "alphabetical_trend": np.argsort(np.argsort(texts)),
+    }
+    for name, values in ranks.items():
+        rho = scipy.stats.spearmanr(range(50), values).statistic
+        assert battery[name].statistic == pytest.approx(rho)
     texts = [f"{i:04d}" for i in np.random.default_rng(0).permutation(100)]
     battery = {test.name: test for test in pretest_battery(texts, {}, seed=0)}
-    assert battery["length_autocorrelation"].p_value == 1.0
-    assert battery["length_trend"].p_value == 1.0
-
-
-def test_statistics_are_those_of_scipy():
-    texts = sentences(np.random.default_rng(6), 50)
-    lengths = [len(text) for text in texts]
-    battery = {test.name: test for test in pretest_battery(texts, {}, seed=0)}
-    rho = scipy.stats.spearmanr(range(50), lengths).statistic
-    assert battery["length_trend"].statistic == pytest.approx(rho)
-    lexicographic = np.argsort(np.argsort(texts))
-    rho = scipy.stats.spearmanr(range(50), lexicographic).statistic
-    assert battery["alphabetical_trend"].statistic == pytest.approx(rho)
-
-
-def test_permutation_pvalue_of_spearman_is_near_its_asymptotic_one():
-    rng = np.random.default_rng(7)
-    texts = ["x" * int(length) for length in rng.integers(1, 200, 80) + np.arange(80)]
-    battery = {test.name: test for test in pretest_battery(texts, {}, seed=0)}
-    witness = scipy.stats.spearmanr(range(80), [len(t) for t in texts]).pvalue
-    # Four standard errors of 9,999 draws, doubled for two sides.
-    assert battery["length_trend"].p_value == pytest.approx(witness, abs=0.01)
-
-
-def test_reversal_needs_only_what_points_forwards():
-    texts = sentences(np.random.default_rng(9), 40)
-    fields = {"label": [0, 1] * 20, "level": [1, 2, 3, 4] * 10, "id": texts[:]}
-    battery = pretest_battery(texts, fields, seed=0)
-    assert {test.name for test in battery if test.directional} == {
-        "length_trend",
-        "length_steps",
-        "alphabetical_trend",
-        "number_trend",
-        "number_steps",
-        "label_steps:level",
-        "blind_direction:words",
-        "blind_direction:characters",
-        "forward_numbers",
-        "forward_dates",
-        "forward_names",
-        "forward_references",
-        "forward_turns",
-        "forward_translations",
-        "learned_direction",
-    }
-    assert len(battery) > 24
+    for name in ("length_autocorrelation", "length_trend"):
+        test = battery[name]
+        assert (test.p_value, test.passed, test.applicable) == (1.0, True, False)
+    assert battery["alphabetical_trend"].applicable
 
 
 def test_every_field_is_looked_at_for_what_it_can_show():
@@ -139,33 +129,26 @@ def test_every_field_is_looked_at_for_what_it_can_show():
     ]
     texts = [f"{row['id']}: {row['question']}" for row in rows]
     battery = pretest_battery(texts, columns(rows), seed=0)
-    of_fields = {
-        test.name
-        for test in battery
-        if ":" in test.name and not test.name.startswith("blind_")
-    }
-    assert of_fields == {
-        "number_trend:id",
-        "number_steps:id",
+    names = {test.name for test in battery if not test.name.startswith("blind")}
+    of_id = {"number_trend:id", "number_steps:id"}
+    of_level = {f"label_{x}:level" for x in ("trend", "autocorrelation", "steps")}
+    assert {name for name in names if ":" in name} == of_id | of_level | {
         "equal_neighbours:label",
         "label_trend:label",
         "equal_neighbours:level",
-        "label_trend:level",
-        "label_autocorrelation:level",
-        "label_steps:level",
         "shared_context:passage",
         "alphabetical_trend:question",
     }
-    # The first number of these texts is the id, which is checked by its own name.
-    assert "number_trend" not in {test.name for test in battery}
+    # A reversal needs only what points forwards. The first number of these texts is
+    # the id, which is checked by its own name.
+    forward = ["numbers", "dates", "names", "references", "turns", "translations"]
+    assert {test.name for test in battery if test.directional} == of_id | {
+        *("length_trend", "length_steps", "alphabetical_trend"),
+        *("alphabetical_trend:question", "label_steps:level", "learned_direction"),
+        *(f"blind_direction:{kind}" for kind in ("words", "characters")),
+        *(f"forward_{name}" for name in forward),
+    }
     assert columns([None] * 40) == {}
-
-
-def test_many_label_fields_do_not_drown_a_sorted_file():
-    rng = np.random.default_rng(10)
-    texts = sorted(sentences(rng, 240), key=len)
-    fields = {f"label{i}": rng.integers(0, 3, 240).tolist() for i in range(30)}
-    assert {"length_autocorrelation", "length_trend"} <= failed(texts, fields)
 
 
 def test_passage_before_each_question_is_found_in_plain_text():
@@ -180,54 +163,29 @@ def test_passage_before_each_question_is_found_in_plain_text():
     assert "shared_beginning" not in failed([texts[i] for i in rng.permutation(100)])
 
 
-@pytest.mark.parametrize("place", ["first", "field"])
-def test_numbers_in_the_order_of_the_file_fail(place):
+@pytest.mark.parametrize("suffix", ["", ":id"])
+def test_numbers_in_the_order_of_the_file_fail(suffix):
     questions = duplicated(np.random.default_rng(19), 80, 0)
-    if place == "first":
-        texts, fields, suffix = (
-            [f"{q} (No. {i})" for i, q in enumerate(questions, 100)],
-            {},
-            "",
-        )
-    else:
+    texts, fields = [f"{q} (No. {i})" for i, q in enumerate(questions, 100)], {}
+    if suffix:
         fields = {"id": [f"dev-{i}" for i in range(100, 180)], "q": questions}
-        texts, suffix = [f"{q} 7 dev-{i}" for i, q in enumerate(questions, 100)], ":id"
+        texts = [f"{q} 7 dev-{i}" for i, q in enumerate(questions, 100)]
     battery = pretest_battery(texts, fields, seed=0)
-    found = {test.name for test in battery if not test.passed}
-    numbers = {f"number_trend{suffix}", f"number_steps{suffix}", "forward_numbers"}
-    assert found == numbers
+    wanted = {f"number_trend{suffix}", f"number_steps{suffix}", "forward_numbers"}
+    assert {test.name for test in battery if not test.passed} == wanted
     # What fails without a remedy of its own takes that of another.
     named = {test.name: test.remedy for test in battery if test.remedy}
-    assert named == (
-        {} if place == "first" else dict.fromkeys(numbers, "--text-field q")
-    )
+    assert named == (dict.fromkeys(wanted, "--text-field q") if suffix else {})
 
 
-def test_row_numbers_that_no_model_reads_prove_nothing():
-    questions = duplicated(np.random.default_rng(20), 80, 0)
-    assert not failed(questions, {"id": list(range(1000, 1080))})
-
-
-def test_turns_that_start_again_fail_for_the_reversed_order_too():
-    texts = duplicated(np.random.default_rng(21), 80, 0)
-    battery = pretest_battery(texts, {"turn": [1, 2, 3, 4] * 20}, seed=0)
-    found = {test.name for test in battery if test.directional and not test.passed}
-    assert found == {"label_steps:turn"}
-
-
-def test_groups_stay_in_their_places():
-    values = ["a", "a", "b", "c", "c", "c", "a"]
-    orders = np.concatenate(list(draw_orders(7, 50, seed=0, groups=values)))
-    moved = np.array(values)[orders]
-    assert (moved == np.array(values)).all()
-    assert (np.sort(orders, axis=1) == np.arange(7)).all()
-
-
-def test_drawn_orders_are_uniform():
+def test_orders_are_uniform_and_groups_stay_in_their_places():
     orders = np.concatenate(list(draw_orders(4, 24_000, seed=0)))
     _, counts = np.unique(orders, axis=0, return_counts=True)
-    assert len(counts) == 24
-    assert scipy.stats.chisquare(counts).pvalue > 1e-3
+    assert len(counts) == 24 and scipy.stats.chisquare(counts).pvalue > 1e-3
+    values = np.array([*"aabccca"])
+    orders = np.concatenate(list(draw_orders(7, 50, seed=0, groups=values.tolist())))
+    assert (values[orders] == values).all()
+    assert (np.sort(orders, axis=1) == np.arange(7)).all()
 
 
 @pytest.mark.parametrize("two_sided", [True, False])
@@ -245,17 +203,10 @@ def test_pvalues_are_near_those_of_all_orders(two_sided):
         assert found == pytest.approx(exact, abs=0.04 if two_sided else 0.02)
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ["a", "b"],
-        ["same"] * 30,
-        [""] * 5,
-        ["...", "?!", "...", ""],
-        ["9" * 6_000, "1", "2", "3"],
-        ["one"],
-    ],
-)
+DEGENERATE = (["a", "b"], ["same"] * 30, [""] * 5, ["...", "?!", "...", ""], ["one"])
+
+
+@pytest.mark.parametrize("texts", [*DEGENERATE, ["9" * 6_000, "1", "2", "3"]])
 def test_degenerate_files_give_pvalues(texts):
     n = len(texts)
     fields = {
@@ -269,10 +220,11 @@ def test_degenerate_files_give_pvalues(texts):
     assert not failed(texts)
 
 
-def test_numbers_are_read_as_a_person_would():
+def test_numbers_and_words_are_read_as_a_person_would():
     assert numbers([None, math.nan, 10**400])[2] == math.inf
     assert numbers(["1", " -2.5 "]).tolist() == [1.0, -2.5]
     assert numbers([True, 1]) is None
+    assert words_of("Straße 漢字! GPT-4") == ["strasse", "漢", "字", "gpt", "4"]
     assert natural_order(["item 10", "item 9", None]).tolist()[:2] == [1, 0]
 
 
@@ -284,14 +236,6 @@ def test_gate_corrects_over_what_could_fail():
     ]
     assert [test.passed for test in gate(tests)] == [False, True, True]
     assert gate([]) == ()
-
-
-def test_what_no_order_changes_is_not_applicable():
-    texts = [f"{i:04d}" for i in np.random.default_rng(0).permutation(100)]
-    battery = {test.name: test for test in pretest_battery(texts, {}, seed=0)}
-    assert not battery["length_trend"].applicable
-    assert battery["length_trend"].passed
-    assert battery["alphabetical_trend"].applicable
 
 
 @pytest.mark.parametrize("counts", [True, False])
@@ -315,6 +259,135 @@ def test_rare_events_of_long_files_are_no_evidence_by_themselves():
     # Two equal neighbours where 999 orders had none: not 1e-15, as a normal law says.
     found = tail_p(2.0, np.zeros(999), two_sided=False, counts=True)
     assert 1e-8 < found < 1e-5
+
+
+def test_near_duplicates_side_by_side_fail_and_scattered_ones_are_only_counted():
+    rng = np.random.default_rng(11)
+    texts = duplicated(rng, 200, 6)
+    assert "adjacent_duplicates" in failed(texts)
+    distinct = duplicated(rng, 50, 0)
+    assert all(test.note is None for test in pretest_battery(distinct, {}, seed=0))
+    scattered = [texts[i] for i in rng.permutation(len(texts))]
+    found = {t.name: t for t in pretest_battery(scattered, {}, seed=0)}
+    assert found["adjacent_duplicates"].passed
+    told = "6 of 206 examples repeat or nearly repeat another one"
+    assert found["adjacent_duplicates"].note.startswith(told)
+
+
+def test_copies_with_ids_of_their_own_are_still_duplicates():
+    rng = np.random.default_rng(13)
+    questions = [" ".join(rng.choice(VOCABULARY, 6)) for _ in range(60)]
+    rows = [{"id": f"x{rng.integers(1e9)}", "q": q} for q in questions + questions[:9]]
+    texts = [f"{row['id']} {row['q']}" for row in rows]
+    battery = pretest_battery(texts, columns(rows), seed=0)
+    notes = [test.note for test in battery if test.note]
+    assert len(notes) == 1
+    assert notes[0].startswith("9 of 69 ")
+
+
+def test_near_duplicates_are_those_of_all_pairs():
+    """The search by rare words against every cosine."""
+    rng = np.random.default_rng(14)
+    texts = []
+    for _ in range(60):
+        text = rng.choice(VOCABULARY[:60], 12)
+        texts.append(" ".join(text))
+        for n_changed in (1, 2):
+            copy = text.copy()
+            copy[:n_changed] = rng.choice(VOCABULARY, n_changed)
+            texts.append(" ".join(copy))
+    words = [words_of(text) for text in texts]
+    vectors = tfidf(words)
+    cosines = (vectors @ vectors.T).toarray()
+    graph = scipy.sparse.coo_array(cosines >= NEAR_DUPLICATE)
+    n_expected, expected = scipy.sparse.csgraph.connected_components(graph)
+    assert 60 < n_expected < 170
+    found = near_duplicates(words, texts, vectors)
+    pairs = set(zip(found.tolist(), expected.tolist(), strict=True))
+    assert len(pairs) == n_expected == len(set(found.tolist()))
+
+
+def test_similarity_of_neighbours_is_the_sum_of_their_cosines():
+    rng = np.random.default_rng(15)
+    vectors = tfidf([rng.choice(VOCABULARY[:50], 8).tolist() for _ in range(30)])
+    cosines = (vectors @ vectors.T).toarray()
+    orders = np.stack([rng.permutation(30) for _ in range(5)]).astype(np.int32)
+    expected = [cosines[order[:-1], order[1:]].sum() for order in orders]
+    # Each of 29 cosines is rounded to the next of 255 steps.
+    np.testing.assert_allclose(
+        similar_neighbours(vectors)(orders), expected, atol=29 * 0.5 / 255 + 1e-5
+    )
+
+
+def test_strata_of_a_long_file_find_grouped_topics_too(monkeypatch):
+    monkeypatch.setattr(similarity, "MATRIX_EXAMPLES", 100)
+    rng = np.random.default_rng(16)
+    topics = np.repeat(rng.permutation(40), 8)
+    texts = [
+        " ".join(rng.choice(VOCABULARY[10 * k : 10 * k + 10], 8))
+        for k in rng.permutation(topics)
+    ]
+    assert "tfidf_adjacency" not in failed(texts)
+    texts = [" ".join(rng.choice(VOCABULARY[10 * k : 10 * k + 10], 8)) for k in topics]
+    assert "tfidf_adjacency" in failed(texts)
+
+
+def test_examples_that_share_a_passage_in_runs_fail_with_blocks_as_remedy():
+    rng = np.random.default_rng(17)
+    questions = [" ".join(rng.choice(VOCABULARY, 10)) for _ in range(120)]
+    names = [f"p{rng.integers(1e8, 1e9)}" for _ in range(60)]
+    passages = [name for name in names for _ in range(2)]
+    found = {
+        test.name: test
+        for test in pretest_battery(questions, {"my passage": passages}, seed=0)
+    }
+    context = found["shared_context:my passage"]
+    assert not context.passed
+    assert context.statistic == 60
+    assert context.remedy == "--block-field 'my passage'"
+    # Among themselves they are no longer a fault.
+    assert not failed(questions, {"passage": passages}, groups=passages)
+    # In two runs they are no blocks.
+    twice = [" ".join(rng.choice(VOCABULARY, 10)) for _ in range(60)]
+    fields = {"passage": passages + names}
+    battery = pretest_battery(questions + twice, fields, seed=0)
+    remedies = {test.name: test.remedy for test in battery if not test.passed}
+    assert remedies == {"shared_context:passage": "--group-field passage"}
+
+
+def test_vectors_are_those_of_the_formula():
+    """Entries of a row in the order in which its words come, to the last bit."""
+    rows = [["b", "a", "b"], [], ["a", "c", "a", "a"], ["c"], ["b", "d"]]
+    vectors = tfidf(rows)
+    number = {"b": 0, "a": 1, "c": 2, "d": 3}
+    df = {word: sum(word in row for row in rows) for word in number}
+    for i, row in enumerate(rows):
+        own = {
+            word: (1 + np.log(float(row.count(word)))) * np.log(len(rows) / df[word])
+            for word in dict.fromkeys(row)
+        }
+        norm = np.sqrt(sum(weight**2 for weight in own.values())) or 1.0
+        at = slice(vectors.indptr[i], vectors.indptr[i + 1])
+        assert vectors.indices[at].tolist() == [number[word] for word in own]
+        expected = np.array([weight / norm for weight in own.values()], np.float32)
+        np.testing.assert_array_equal(vectors.data[at], expected)
+
+
+def test_cosines_of_strata_are_those_of_pairs_at_their_places():
+    """Strata of 3, 3 and 2 rows in another order, against each product alone."""
+    words = [["a", "b"], ["b"], ["c", "a"], ["d"], ["a", "d"], ["b", "c"], ["a"], ["c"]]
+    vectors = tfidf(words)
+    order = np.array([5, 0, 2, 7, 4, 6, 1, 3])
+    found = similarity.stratum_cosines(vectors, order, 3)
+    assert [len(one) for one in found] == [3, 3, 2]
+    dense = vectors.toarray()
+    begin = 0
+    for one in found:
+        rows = dense[order[begin : begin + len(one)]]
+        expected = rows @ rows.T
+        np.fill_diagonal(expected, 0)
+        np.testing.assert_allclose(one, expected, atol=1e-6)
+        begin += len(one)
 
 
 # Seven seconds.

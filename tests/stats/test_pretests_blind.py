@@ -60,22 +60,15 @@ def test_matrices_are_those_of_counting_by_hand(kind):
     texts = [("" if kind == "characters" else " ").join(row) for row in rows]
     if kind == "words":
         texts = [text.translate({2: "x", 3: "y", 4: "z"}) for text in texts]
-    numbers: dict[str, int] = {}
-    for row in rows:
-        for letter in row:
-            numbers.setdefault(letter, len(numbers) + 2)
+    seen = dict.fromkeys(letter for row in rows for letter in row)
+    numbers = {letter: n for n, letter in enumerate(seen, 2)}
     tokens = [[numbers[letter] for letter in row] for row in rows]
     first = 0
     for matrix in blind_matrices(texts, kind):
         for i, j in itertools.permutations(range(len(matrix)), 2):
             others = tokens[: first + j] + tokens[first + j + 1 :]
-            expected, sums = by_hand(
-                tokens[first + i],
-                tokens[first + j],
-                others,
-                blind._CACHES[kind],
-                len(numbers) + 2,
-            )
+            pair, n = (tokens[first + i], tokens[first + j]), len(numbers) + 2
+            expected, sums = by_hand(*pair, others, blind._CACHES[kind], n)
             assert matrix[i, j] == pytest.approx(expected, abs=1e-9)
             assert sums == pytest.approx([1.0] * len(sums), abs=1e-9)
         first += len(matrix)
@@ -104,33 +97,29 @@ def test_work_in_parts_gives_the_same_matrices(monkeypatch):
         np.testing.assert_allclose(one, other, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        files.labels_in_text,
-        files.labels_in_chat,
-        files.key_order,
-        files.spacing,
-        files.quotes,
-        files.prefixes,
-        files.habits,
-        files.documents,
-        files.dialogue,
-    ],
-)
+LABELS = "labels_in_text labels_in_chat key_order spacing quotes prefixes habits"
+
+
+@pytest.mark.parametrize("make", [*LABELS.split(), "documents", "dialogue"])
 def test_files_in_natural_order_attract(make):
-    found = refused(make(np.random.default_rng(0), 600))
+    found = refused(getattr(files, make)(np.random.default_rng(0), 600))
     assert found & {"blind_attraction:words", "blind_attraction:characters"}
     # Likeness reads the same backwards.
     assert not any("direction" in name for name in found)
 
 
-@pytest.mark.parametrize("make", [files.later_copies, files.zipped])
-def test_likeness_two_rows_away_is_seen(make):
-    tests = blind_pretests(make(np.random.default_rng(1), 300))
-    found = {test.name: test for test in tests}
-    assert not found["blind_lags:words"].passed
-    assert found["blind_lags:words"].statistic > 0
+@pytest.mark.parametrize(
+    ("name", "makes"),
+    [
+        ("blind_lags:words", "later_copies zipped"),
+        ("blind_direction:words", "names_handed_on chained_sums translations answered"),
+    ],
+)
+def test_likeness_two_rows_away_and_direction_are_seen(name, makes):
+    for make in makes.split():
+        tests = blind_pretests(getattr(files, make)(np.random.default_rng(2), 300))
+        found = {test.name: test for test in tests}[name]
+        assert not found.passed and found.statistic > 0, make
 
 
 def test_runs_that_fill_strata_are_seen_from_afar():
@@ -141,26 +130,6 @@ def test_runs_that_fill_strata_are_seen_from_afar():
     assert "blind_runs:words" in found
     assert sorted(far_apart(37)) == list(range(32))
     assert far_apart(16).tolist()[:8] == [0, 1, 4, 5, 8, 9, 12, 13]
-
-
-@pytest.mark.parametrize(
-    "make",
-    [files.names_handed_on, files.chained_sums, files.translations, files.answered],
-)
-def test_files_that_point_forward_have_a_direction(make):
-    assert "blind_direction:words" in refused(make(np.random.default_rng(2), 300))
-
-
-# Half a minute.
-@pytest.mark.slow
-def test_shuffled_files_are_refused_at_most_one_time_in_a_hundred():
-    n_files, n_refused = 300, 0
-    for seed in range(n_files):
-        rng = np.random.default_rng(seed)
-        rows = files.names_handed_on(rng, 120) + files.later_copies(rng, 40)
-        n_refused += bool(refused([rows[i] for i in rng.permutation(len(rows))]))
-    # Familywise level 0.01, plus 3.3 standard errors of 300 files.
-    assert n_refused / n_files <= 0.01 + 3.3 * np.sqrt(0.01 * 0.99 / n_files)
 
 
 def test_rows_that_move_among_equal_values_only_are_not_refused():
@@ -182,48 +151,27 @@ def test_pvalues_of_few_strata_are_those_of_all_orders():
     rng = np.random.default_rng(5)
     matrices = [rng.normal(size=(4, 4)) + np.eye(4, k=1) for _ in range(2)]
     orders = np.array(list(itertools.permutations(range(4))))
-    sums = [
-        double_centred(m)[orders[:, :-1], orders[:, 1:]].sum(axis=1) for m in matrices
-    ]
+    centred = [double_centred(matrix) for matrix in matrices]
+    sums = [one[orders[:, :-1], orders[:, 1:]].sum(axis=1) for one in centred]
     of_all = np.add.outer(*sums).ravel()
-    exact = 2 * min(
-        np.mean(of_all >= of_all[0] - 1e-9), np.mean(of_all <= of_all[0] + 1e-9)
-    )
+    above, below = (np.mean(sign * (of_all - of_all[0]) >= -1e-9) for sign in (1, -1))
     near, _ = attraction_of(matrices, [np.zeros(4, int)] * 2)
     # Columns are 40,320 draws a stratum, not each order once: standard errors of 1 %.
-    assert near.p_value == pytest.approx(min(1.0, exact), rel=0.05)
-    differences = [
-        np.trace(double_centred(m), 1) - np.trace(double_centred(m), -1)
-        for m in matrices
-    ]
-    totals = [
-        abs(a * differences[0] + b * differences[1]) for a in (1, -1) for b in (1, -1)
-    ]
-    assert direction_of(matrices).p_value == np.mean(
-        np.array(totals) >= totals[0] - 1e-9
-    )
-
-
-def test_reversed_strata_turn_the_direction():
-    rng = np.random.default_rng(6)
-    matrices = [rng.normal(size=(n, n)) for n in (4, 8, 7)]
-    forward = direction_of(matrices)
-    backward = direction_of([matrix[::-1, ::-1] for matrix in matrices])
-    assert backward.statistic == pytest.approx(-forward.statistic, abs=1e-12)
-    assert backward.p_value == pytest.approx(forward.p_value, abs=1e-12)
-    # Groups turn on their own: with one row a group nothing turns.
-    alone = direction_of(matrices, [np.arange(len(matrix)) for matrix in matrices])
-    assert not alone.applicable
+    assert near.p_value == pytest.approx(min(1.0, 2 * min(above, below)), rel=0.05)
+    one, other = (np.trace(matrix, 1) - np.trace(matrix, -1) for matrix in centred)
+    # All signs of two, either way.
+    p_value = 0.5 + 0.5 * (abs(one - other) >= abs(one + other))
+    assert direction_of(matrices).p_value == p_value
 
 
 def test_a_gain_at_each_boundary_is_the_statistic():
-    near, _ = attraction_of(
-        [np.eye(8, k=1) * 0.7 for _ in range(30)], [np.zeros(8, int)] * 30
-    )
+    gained = [0.7 * np.eye(8, k=1)] * 30
+    near, _ = attraction_of(gained, [np.zeros(8, int)] * 30)
     assert near.statistic == pytest.approx(0.7, rel=0.05)
+    # Groups turn on their own: with one row a group nothing turns.
+    assert not direction_of(gained, [np.arange(8)] * 30).applicable
     # Centring takes 1 / 28 of what only points forward: it looks like row effects.
-    one_way = direction_of([np.eye(8, k=1) * 0.7 for _ in range(30)])
-    assert one_way.statistic == pytest.approx(0.35 * (1 - 1 / 28))
+    assert direction_of(gained).statistic == pytest.approx(0.35 * (1 - 1 / 28))
 
 
 def refused(texts, **kwargs):

@@ -1,9 +1,11 @@
 """Directional pre-tests: files that point forward, and their signs read backwards."""
 
+import itertools
+
 import numpy as np
 import pytest
 
-from jaxcontam.stats.pretests import forward
+from jaxcontam.stats.pretests import forward, learned
 from jaxcontam.stats.pretests.forward import (
     _handed_on,
     _scripts,
@@ -11,26 +13,28 @@ from jaxcontam.stats.pretests.forward import (
     numbers_by_place,
     scales,
 )
-from jaxcontam.stats.pretests.similarity import read_words
+from jaxcontam.stats.pretests.learned import _agreement, learned_direction
+from jaxcontam.stats.pretests.similarity import read_words, tfidf
 from tests.support import pretest_files as files
 
 FORWARD = {
-    "forward_numbers": files.counted,
-    "forward_dates": files.dated,
-    "forward_names": files.names_handed_on,
-    "forward_references": files.taken_up,
-    "forward_turns": files.answered,
-    "forward_translations": files.translations,
+    "numbers": files.counted,
+    "dates": files.dated,
+    "names": files.names_handed_on,
+    "references": files.taken_up,
+    "turns": files.answered,
+    "translations": files.translations,
 }
 
 
 @pytest.mark.parametrize("name", FORWARD)
 def test_each_kind_is_found_and_changes_its_sign_read_backwards(name):
     texts = FORWARD[name](np.random.default_rng(0), 160)
-    forward = {test.name: test for test in forward_pretests(texts)}[name]
-    backward = {test.name: test for test in forward_pretests(texts[::-1])}[name]
-    assert not forward.passed and forward.directional
-    assert not backward.passed
+    forward, backward = (
+        {test.name: test for test in forward_pretests(rows)}[f"forward_{name}"]
+        for rows in (texts, texts[::-1])
+    )
+    assert forward.directional and not forward.passed and not backward.passed
     assert backward.statistic == pytest.approx(-forward.statistic, rel=0.1)
 
 
@@ -44,23 +48,6 @@ def test_marks_that_start_again_point_forward(make):
 )
 def test_likeness_and_alternation_do_not_point_forward(make):
     assert not refused(make(np.random.default_rng(2), 160))
-
-
-# A quarter of a minute.
-@pytest.mark.slow
-def test_files_of_either_direction_are_refused_at_most_one_time_in_a_hundred():
-    """Strata of a forward file, each the other way round at random: the null itself."""
-    n_files, n_refused = 300, 0
-    for seed in range(n_files):
-        rng = np.random.default_rng(seed)
-        rows = [*files.counted(rng, 60), *files.answered(rng, 60)]
-        rows = [row for part in zip(rows[:60], rows[60:], strict=True) for row in part]
-        strata = [rows[i : i + 5] for i in range(0, 120, 5)]
-        turned = [s[::-1] if rng.random() < 0.5 else s for s in strata]
-        texts = [row for stratum in turned for row in stratum]
-        n_refused += bool(refused(texts, seed=seed))
-    # Familywise level 0.01, plus 3.3 standard errors of 300 files.
-    assert n_refused / n_files <= 0.01 + 3.3 * np.sqrt(0.01 * 0.99 / n_files)
 
 
 def test_rows_are_compared_with_rows_of_their_group():
@@ -91,6 +78,9 @@ def test_numbers_are_read_at_their_places():
     )
     np.testing.assert_equal(numbers[0], [7, np.nan, 8])
     np.testing.assert_equal(numbers[1], [1250, np.nan, np.nan])
+    # Digits of any script.
+    (first, *_) = numbers_by_place(["no", "٣ birds", "4"])
+    np.testing.assert_array_equal(first, [np.nan, 3, 4])
     # The last number, and the first after the word that stands before most.
     np.testing.assert_equal(numbers[6], [2, np.nan, 8])
     np.testing.assert_equal(numbers[8], [7, np.nan, 8])
@@ -142,6 +132,106 @@ def test_scripts_are_shares_of_letters(monkeypatch):
     np.testing.assert_allclose((found[1:] ** 2).sum(axis=1), spread)
 
 
-def test_digits_of_any_script_are_numbers():
-    (first, *_) = numbers_by_place(["no", "٣ birds", "4"])
-    np.testing.assert_array_equal(first, [np.nan, 3, 4])
+WORDS = [f"{a}{b}" for a, b in itertools.product("bdfgklmnprst", "aeiouyw")]
+MONTHS = ["janvier", "février", "mars", "avril", "mai", "juin", "juillet", "août"]
+SIGNS = (("?",), ("!",), (".",))
+ROLES = (("hello", "please"), ("try", "perhaps"), ("thanks", "great"))
+
+
+def rows_of(rng, n, marks):
+    """Random words around one that its place in the file gives."""
+    return [
+        " ".join([*rng.choice(WORDS, 4), rng.choice(marks[i % len(marks)]), "and"])
+        for i in range(n)
+    ]
+
+
+@pytest.mark.parametrize("marks", [[(m,) for m in MONTHS], ROLES, SIGNS])
+def test_rule_that_rows_follow_is_learned_and_its_random_order_teaches_nothing(marks):
+    rng = np.random.default_rng(0)
+    rows = rows_of(rng, 120, marks)
+    found = learned_direction(rows)
+    assert found.directional and found.applicable
+    assert found.p_value <= 0.001
+    p_values = [learned_direction(rng.permutation(rows)).p_value for _ in range(40)]
+    # 40 uniform p-values have a mean of 0.5 with a standard error of 0.046.
+    assert np.mean(p_values) == pytest.approx(0.5, abs=0.14)
+
+
+def test_file_read_backwards_is_as_directed():
+    """phi changes its sign in every stratum, so no product of two does."""
+    rows = rows_of(np.random.default_rng(1), 96, ROLES)
+    one, other = learned_direction(rows), learned_direction(rows[::-1])
+    # The same sum, standardised by other draws.
+    assert other.statistic == pytest.approx(one.statistic, rel=0.02)
+
+
+def test_sum_is_that_of_all_pairs_of_strata():
+    """Against phi as matrices, over every assignment of signs."""
+    rng = np.random.default_rng(2)
+    words = [list(rng.choice(WORDS[:6], 5)) for _ in range(24)]
+    x_NV = tfidf(words).toarray().astype(np.float64)
+    phi_K = np.array(
+        [
+            sum(
+                np.outer(x_NV[i], x_NV[i + 1]) - np.outer(x_NV[i + 1], x_NV[i])
+                for i in range(first, first + 3)
+            )
+            for first in range(0, 24, 4)
+        ]
+    ).reshape(6, -1)
+    products_KK = phi_K @ phi_K.T / 2
+    np.fill_diagonal(products_KK, 0.0)
+
+    left = np.array([i for i in range(23) if i % 4 != 3])
+    found = _agreement(tfidf(words), left, left + 1, left // 4)
+    np.testing.assert_allclose(found, products_KK, atol=1e-6)
+
+
+def test_long_files_are_compared_in_parts(monkeypatch):
+    """A rule is found in 3,000 strata, no more than 512 of which meet."""
+    sizes = []
+
+    def agreement(*vectors_and_pairs):
+        sizes.append(len(found := _agreement(*vectors_and_pairs)))
+        return found
+
+    monkeypatch.setattr(learned, "_agreement", agreement)
+    rng = np.random.default_rng(3)
+    rows = np.array(rows_of(rng, 12_000, [(m,) for m in MONTHS]))
+    # Two rows of three are out of their place.
+    moved = np.flatnonzero(rng.random(len(rows)) < 2 / 3)
+    rows[moved] = rows[rng.permutation(moved)]
+    assert learned_direction(rows.tolist()).p_value <= 0.001
+    assert sum(sizes) == 4 * 3_000 and max(sizes) == 512
+
+
+def test_level_holds_where_rows_drift():
+    """Topics in runs: the order is no random one, and reads as well backwards."""
+    rng = np.random.default_rng(6)
+    rejected = 0
+    for _ in range(100):
+        topic, rows = 0, []
+        for _ in range(80):
+            topic = rng.integers(5) if rng.random() < 0.3 else topic
+            rows.append(" ".join(rng.choice(WORDS[12 * topic : 12 * topic + 16], 5)))
+        rejected += learned_direction(rows).p_value <= 0.1
+    # 10 are expected, with a standard deviation of 3.
+    assert rejected <= 19
+
+
+def test_groups_without_neighbours_do_not_count():
+    """The first half of the file has no two rows of one group in a stratum."""
+    rows = rows_of(np.random.default_rng(5), 6_000, ROLES)
+    groups = [*range(3_000), *([0] * 3_000)]
+    found = learned_direction(rows, groups=groups)
+    assert found.statistic > 10
+    # Within a group no neighbour follows the one before it.
+    alternate = [i % 8 for i in range(6_000)]
+    assert not learned_direction(rows, groups=alternate).applicable
+
+
+@pytest.mark.parametrize("rows", [(), ("one",), ("a b", "c d", "e f", "g h")])
+def test_nothing_in_common_teaches_nothing(rows):
+    found = learned_direction(rows)
+    assert (found.applicable, found.p_value) == (False, 1.0)

@@ -1,5 +1,7 @@
 """Instances that a test writes down."""
 
+import json
+
 from jaxcontam.replication.control import judge_result
 from jaxcontam.replication.instances import Instance
 from jaxcontam.replication.judges import Judged
@@ -31,3 +33,9 @@ def judged(labels, **more):
         prompt_version=None,
         **more,
     )
+
+
+def results(out):
+    """Rows of the report in a folder, by method."""
+    document = json.loads((out / "report.json").read_text())
+    return {row["method"]: row for row in document["results"]}

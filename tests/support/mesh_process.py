@@ -4,14 +4,13 @@ The number of devices is fixed when JAX is first used, so each of these processe
 its own. Each task writes what it found to the file that is named first:
 
     eight OUT                     on eight devices of one process
-    slow OUT                      more of the same
-    families OUT FOLDER           on four devices
+    families OUT FOLDER           on four devices; what it finds it asserts
     family_scores OUT             on four devices
     half OUT FOLDER PORT PROCESS  on two devices of each of two processes
 """
 
 import contextlib
-import json
+import itertools
 import os
 import re
 import subprocess
@@ -161,31 +160,22 @@ def _collectives(program):
     return re.findall(rf"= .*? ({_COLLECTIVES})(?:-start)?\(", program.as_text())
 
 
-def _rows_alone_and_together():
-    """The same rows, those of each device alone on one, and all on eight."""
+def _rows_together(devices, ids):
+    """Tokens' scores and moments of rows that these devices share."""
     graphdef, state = nnx.split(decoder())
-    ids = np.stack(drawn(LENGTH, LENGTH, 8 * ROWS_OF_A_DEVICE, seed=2))
-    forward = sharded_forward(graphdef, state, device_mesh(MeshShape()), moments=True)
-    one = device_mesh(MeshShape(), jax.devices()[:1])
-    alone = sharded_forward(graphdef, state, one, moments=True)
-    parts = np.split(ids, 8)
-    return (
-        np.stack([np.asarray(part) for part in forward(ids, ids)]),
-        np.concatenate(
-            [
-                np.stack([np.asarray(part) for part in alone(rows, rows)])
-                for rows in parts
-            ],
-            axis=1,
-        ),
-    )
+    mesh = device_mesh(MeshShape(), devices)
+    found = sharded_forward(graphdef, state, mesh, moments=True)(ids, ids)
+    return np.stack([np.asarray(part) for part in found])
 
 
 def eight(out):
     assert len(jax.devices()) == 8
     found = scores("data=8", ["tokens"])
     found |= scores("data=2,model=4", ["tokens", "pairs"])
-    found["together"], found["alone"] = _rows_alone_and_together()
+    ids = np.stack(drawn(LENGTH, LENGTH, 8 * ROWS_OF_A_DEVICE, seed=2))
+    found["together"] = _rows_together(None, ids)
+    alone = [_rows_together(jax.devices()[:1], rows) for rows in np.split(ids, 8)]
+    found["alone"] = np.concatenate(alone, axis=1)
     # Many layers beside a small vocabulary, as in a large model.
     shape = llama_shape(
         vocab_size=64, d_model=64, n_layers=24, n_heads=4, d_ff=128, context=64
@@ -201,52 +191,38 @@ def eight(out):
     np.savez(out, **found)
 
 
-def slow(out):
-    found = {}
-    for word in ("data=8", "data=2,model=4", "model=8"):
-        found |= scores(word, KINDS)
-    np.savez(out, **found)
-
-
 def families(out, folder):
     """Each family's file read whole, and in halves on two pairs of devices."""
-    from tests.support.family_files import RAW, drawn, raw_config, weights, write
+    from tests.support.decoders import weights
+    from tests.support.family_files import RAW, drawn, raw_config, write
 
     mesh = device_mesh(parse_mesh("data=2,model=2"))
-    found = {}
-    for model_type in RAW:
+    for model_type, dtype in itertools.product(RAW, ("float32", "bfloat16")):
         raw = raw_config(model_type, tie_word_embeddings=True)
-        for dtype in ("float32", "bfloat16"):
-            place = Path(folder) / f"{model_type}-{dtype}"
-            write(drawn(raw, dtype=dtype), raw, place)
-            with counted_bytes() as read:
-                whole = weights(load_decoder(place, dtype=dtype))
-                read_whole = sum(read)
-                read.clear()
-                decoder = load_decoder(place, dtype=dtype, mesh=mesh)
-            parts = {
-                weight_name(path): leaf
-                for path, leaf in jax.tree.leaves_with_path(nnx.state(decoder))
-            }
-            sharding = dict(mesh_sharding(nnx.state(decoder), mesh).axes)
-            found[place.name] = {
-                "equal": [
-                    name
-                    for name, part in parts.items()
-                    if np.array_equal(np.asarray(part), whole[name])
-                ],
-                "halves": [
-                    name
-                    for name, part in parts.items()
-                    if {shard.data.size for shard in part.addressable_shards}
-                    == {part.size // 2}
-                ],
-                "divided": list(sharding),
-                "all": list(whole),
-                "read_whole": read_whole,
-                "read": sum(read),
-            }
-    Path(out).write_text(json.dumps(found))
+        place = Path(folder) / f"{model_type}-{dtype}"
+        write(drawn(raw, dtype=dtype), raw, place)
+        with counted_bytes() as read:
+            whole = weights(load_decoder(place, dtype=dtype))
+            read_whole = sum(read)
+            read.clear()
+            state = nnx.state(load_decoder(place, dtype=dtype, mesh=mesh))
+        # No part is read twice for two copies.
+        assert sum(read) == read_whole > 0, place
+        halves, kernels = set(), {name for name in whole if name.endswith(".kernel")}
+        for path, part in jax.tree.leaves_with_path(state):
+            name = weight_name(path)
+            assert np.array_equal(np.asarray(part), whole.pop(name)), (place, name)
+            if {2 * shard.data.size for shard in part.addressable_shards} == {
+                part.size
+            }:
+                halves.add(name)
+        assert not whole, place
+        assert (
+            {"embedding", *kernels}
+            <= halves
+            == {*dict(mesh_sharding(state, mesh).axes)}
+        )
+    np.savez(out)
 
 
 def family_scores(out):
@@ -293,7 +269,7 @@ def counted_bytes():
     @contextlib.contextmanager
     def counted(path):
         with opened(path) as handle:
-            yield _CountedFile(handle, read)
+            yield _Counted(handle, read)
 
     weights._open = counted
     try:
@@ -302,33 +278,24 @@ def counted_bytes():
         weights._open = opened
 
 
-class _CountedFile:
-    def __init__(self, opened, read):
-        self.opened, self.read = opened, read
+class _Counted:
+    """A file, or a tensor in it, whose parts are counted as they are read."""
 
-    def keys(self):
-        return self.opened.keys()
+    def __init__(self, opened, read):
+        self._opened, self._read = opened, read
+
+    def __getattr__(self, name):
+        return getattr(self._opened, name)
 
     def get_slice(self, name):
-        return _CountedSlice(self.opened.get_slice(name), self.read)
-
-
-class _CountedSlice:
-    def __init__(self, opened, read):
-        self.opened, self.read = opened, read
-
-    def get_shape(self):
-        return self.opened.get_shape()
-
-    def get_dtype(self):
-        return self.opened.get_dtype()
+        return _Counted(self._opened.get_slice(name), self._read)
 
     def __getitem__(self, cut):
-        part = self.opened[cut]
-        self.read.append(part.nbytes)
+        part = self._opened[cut]
+        self._read.append(part.nbytes)
         return part
 
 
 if __name__ == "__main__":
-    tasks = [eight, slow, families, family_scores, half]
+    tasks = [eight, families, family_scores, half]
     {task.__name__: task for task in tasks}[sys.argv[1]](*sys.argv[2:])

@@ -15,11 +15,11 @@ _lock = threading.Lock()
 
 
 @contextlib.contextmanager
-def running_server(checkpoint, *, name=None):
+def running_server(checkpoint):
     """Yields the URL of a server of one model, for as long as the block lasts."""
 
     def answer(body, *_):
-        if body["model"] != (name or checkpoint.name):
+        if body["model"] != checkpoint.name:
             return 404, {"error": {"message": f"no model {body['model']!r} here"}}
         prompts = body["prompt"]
         if isinstance(prompts, str) or isinstance(prompts[0], int):

@@ -17,35 +17,26 @@ def free_port():
 
 def start_all(words, n_processes, *, n_devices=1, out_of=None):
     """Start the same command once a process; `out_of(process)` tells --out apart."""
-    port = free_port()
-    started = []
-    for process in range(n_processes):
-        own = [] if out_of is None else ["--out", str(out_of(process))]
-        several = {
-            "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
-            "JAX_NUM_PROCESSES": str(n_processes),
-            "JAX_PROCESS_ID": str(process),
-        }
-        # Optimised code would take longer to make than it saves.
-        flags = f"--xla_force_host_platform_device_count={n_devices} "
-        flags += "--xla_backend_optimization_level=0"
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "train.pretrain", *words, *own]
-                + (["--distributed"] if n_processes > 1 else []),
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env={
-                    **os.environ,
-                    "JAX_PLATFORMS": "cpu",
-                    "XLA_FLAGS": flags,
-                    **(several if n_processes > 1 else {}),
-                },
-            )
+    # Optimised code would take longer to make than it saves.
+    flags = f"--xla_force_host_platform_device_count={n_devices} "
+    own = {"JAX_PLATFORMS": "cpu"}
+    own["XLA_FLAGS"] = flags + "--xla_backend_optimization_level=0"
+    words = [sys.executable, "-m", "train.pretrain", *words]
+    if n_processes > 1:
+        own["JAX_COORDINATOR_ADDRESS"] = f"127.0.0.1:{free_port()}"
+        own["JAX_NUM_PROCESSES"] = str(n_processes)
+        words.append("--distributed")
+    return [
+        subprocess.Popen(
+            words if out_of is None else [*words, "--out", str(out_of(process))],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | own | {"JAX_PROCESS_ID": str(process)},
         )
-    return started
+        for process in range(n_processes)
+    ]
 
 
 def finish_all(started, timeout=300):

@@ -3,13 +3,15 @@
 import dataclasses
 import json
 
-from jaxcontam.proof.result import OrderResult
+from jaxcontam.proof.result import MembershipResult, OrderResult, ReferenceResult
 from jaxcontam.reports.kinds import kind_of
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.report_files import to_document
 from jaxcontam.scoring.opened import ModelInfo
 from jaxcontam.stats.result import OrderNumbers, Pretest
+
+_NUMBERS = {field.name for field in dataclasses.fields(OrderNumbers)}
 
 
 def order_result(benchmark="boolq", **changes):
@@ -52,16 +54,35 @@ def order_result(benchmark="boolq", **changes):
         ),
         "verdict": "contaminated",
     }
-    row = OrderResult(numbers=OrderNumbers(**numbers), **fields)
-    return changed(row, **changes)
+    of_numbers = {name: changes.pop(name) for name in _NUMBERS & set(changes)}
+    return OrderResult(numbers=OrderNumbers(**numbers | of_numbers), **fields | changes)
 
 
-def changed(row, **changes):
-    """A result with other fields; changes are fields of it or of its numbers."""
-    names = {field.name for field in dataclasses.fields(OrderNumbers)}
-    of_numbers = {name: changes.pop(name) for name in names & set(changes)}
-    numbers = dataclasses.replace(row.numbers, **of_numbers)
-    return dataclasses.replace(row, numbers=numbers, **changes)
+def reference_result(**changes):
+    """A reference model that is silent; changes are fields of it."""
+    silent = ReferenceResult(
+        name="old",
+        fingerprint="sha256:old",
+        p_value=0.3,
+        log10_p=-0.5,
+        effect=0.0,
+        effect_se=0.05,
+        difference=0.3,
+        difference_se=0.07,
+        difference_p=1e-6,
+        difference_log10_p=-6.0,
+        half_p=1e-3,
+        scale=1.0,
+        loglik_gap=-0.4,
+    )
+    return dataclasses.replace(silent, **changes)
+
+
+def ranking_result(**changes):
+    """How a score ranks a planted set; changes are fields of it."""
+    fields = {"benchmark": "boolq", "fingerprint": "sha256:boolq", "n_examples": 100}
+    fields |= {"method": "min_k", "auc": 0.881, "auc_se": 0.031, "tokens_scored": 1}
+    return MembershipResult(**fields | {"reference": ("a", "b")} | changes)
 
 
 def audit_report(*results, model="pythia", command=("audit",), seed=0, **changes):

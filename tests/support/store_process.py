@@ -1,13 +1,12 @@
-"""A stub run of the scorer with a store, in processes that tests kill. No JAX here.
+"""A stub of a model, a scorer of it with a store, and runs of it that tests kill.
 
-`python tests/support/store_process.py TASK FOLDER LOG SEED` does a task; see the
-functions below. LOG gets a line for each batch that the forward function is asked for.
+No JAX here. `python tests/support/store_process.py TASK FOLDER LOG` does a task; LOG
+gets a line for each batch that the model is asked for.
 """
 
 import hashlib
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxcontam.errors import InputError
 from jaxcontam.scoring.identity import ScoreIdentity
 from jaxcontam.scoring.rows import SUMS, fill
 from jaxcontam.scoring.scorer import Scorer, batch_keys
@@ -24,6 +22,7 @@ from jaxcontam.scoring.store import ScoreStore
 
 V, CONTEXT, BATCH_TOKENS = 50, 32, 64
 TABLE = -np.random.default_rng(0).gamma(1.0, size=(V, V)).astype(np.float32)
+
 N_KILLS = 20
 
 IDENTITY = ScoreIdentity(
@@ -60,6 +59,23 @@ def batch_name(inputs_BS):
     ).hexdigest()
 
 
+def bigrams(inputs_BS, targets_BS):
+    return (TABLE[inputs_BS, targets_BS],)
+
+
+def counted(folder, *, forward=bigrams, identity=IDENTITY, division=None):
+    """A scorer with a store, if any, and names of the batches that it asks for."""
+    asked = []
+
+    def count(inputs_BS, targets_BS):
+        asked.append(batch_name(inputs_BS))
+        return forward(inputs_BS, targets_BS)
+
+    store = None if folder is None else ScoreStore(folder, identity)
+    shape = {"context": CONTEXT, "batch_tokens": BATCH_TOKENS}
+    return Scorer(count, **shape, store=store, division=division), asked
+
+
 def scorer_with(folder, log=None, *, pause=0.0):
     """A scorer of random bigrams; `log` gets the name of each batch it is asked for."""
 
@@ -68,25 +84,14 @@ def scorer_with(folder, log=None, *, pause=0.0):
             with log.open("ab", buffering=0) as file:
                 file.write(f"{batch_name(inputs_BS)}\n".encode())
         time.sleep(pause)
-        return TABLE[inputs_BS, targets_BS], None, None
+        return bigrams(inputs_BS, targets_BS)
 
-    store = None if folder is None else ScoreStore(folder, IDENTITY)
-    return Scorer(forward, context=CONTEXT, batch_tokens=BATCH_TOKENS, store=store)
-
-
-def forked(run):
-    """Pid of a process that runs a function and exits."""
-    if pid := os.fork():
-        return pid
-    try:
-        run()
-    finally:
-        os._exit(0)
+    return counted(folder, forward=forward)[0]
 
 
-def held_batches(folder, n=1000):
+def held_batches(folder):
     """Names of the planned batches whose rows are all in the store."""
-    scorer, sequences = scorer_with(folder), drawn_sequences(n)
+    scorer, sequences = scorer_with(folder), drawn_sequences()
     rows, batches = scorer.plan(sequences)
     return {
         batch_name(fill(batch, rows, sequences)[0])
@@ -95,83 +100,52 @@ def held_batches(folder, n=1000):
     }
 
 
-def kill_at_random_moments(folder, log, seed):
+def killed_run(folder, log, seconds, *, once_it_scores):
+    """A forked run that is killed after some seconds."""
+    pid = os.fork()
+    if not pid:
+        try:
+            scorer_with(folder, log, pause=2e-3).sums(drawn_sequences())
+        finally:
+            os._exit(0)
+    while once_it_scores and not log.exists():
+        time.sleep(1e-3)
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status), "the run ended before it could be killed"
+
+
+def kill_at_random_moments(folder, log):
     """For each of N_KILLS killed runs: batches held before it, asked for, and both."""
-    rng, found = np.random.default_rng(seed), []
+    rng, found = np.random.default_rng(0), []
     for i in range(N_KILLS):
         held = held_batches(folder)
         log.unlink(missing_ok=True)
-        pid = forked(
-            lambda: scorer_with(folder, log, pause=2e-3).sums(drawn_sequences())
-        )
         # Every other run is sure to score, however slow the machine is.
-        while i % 2 and not log.exists():
-            time.sleep(1e-3)
-        time.sleep(rng.uniform(0, 0.1))
-        os.kill(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
-        assert os.WIFSIGNALED(status), "the run ended before it could be killed"
+        killed_run(folder, log, rng.uniform(0, 0.1), once_it_scores=i % 2)
         asked = log.read_text().split() if log.exists() else []
         found.append([len(held), len(asked), len(held & set(asked))])
     print(json.dumps(found))
 
 
-def run_once(folder, log, seed):
-    """One run of a second or two."""
-    scorer_with(folder, log, pause=1e-3).sums(drawn_sequences())
-
-
-def two_at_once(folder, log, seed):
-    """Two runs with half of their sequences in common write into one folder."""
-    pids = [
-        forked(lambda part=part: scorer_with(folder, log).tokens(part))
-        for part in (drawn_sequences()[:600], drawn_sequences()[400:])
-    ]
-    for pid in pids:
-        os.waitpid(pid, 0)
-
-
-def full_disk(folder, log, seed):
-    """Print the message of a run whose files may not exceed `seed` bytes.
-
-    Then there is room again, and the same scorer scores one half of it all.
-    """
-    scorer, (_, most) = scorer_with(folder), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (seed, most))
-    try:
-        scorer.sums(drawn_sequences())
-    except InputError as e:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-        scorer.sums(drawn_sequences()[:500])
-        print(json.dumps([str(e), e.hint]))
-
-
-def process(name, folder, log, seed=0):
-    """A process of this file that does a task, running."""
+def said_by(name, folder, log):
+    """What a task of this file printed, as JSON."""
     root = Path(__file__).resolve().parents[2]
-    return subprocess.Popen(
-        [sys.executable, __file__, name, folder, log, str(seed)],
+    done = subprocess.run(
+        [sys.executable, __file__, name, folder, log],
         cwd=root,
         env={"PYTHONPATH": str(root)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
+        timeout=60,
         text=True,
     )
+    assert done.stderr == ""
+    return json.loads(done.stdout)
 
-
-def said_by(name, folder, log, seed=0):
-    """What a task printed, as JSON."""
-    out, err = process(name, folder, log, seed).communicate(timeout=60)
-    assert err == ""
-    return json.loads(out or "null")
-
-
-TASKS = {
-    task.__name__: task
-    for task in (kill_at_random_moments, run_once, two_at_once, full_disk)
-}
 
 if __name__ == "__main__":
     name, *words = sys.argv[1:]
     assert "jax" not in sys.modules, "the scorer and the store need no JAX"
-    TASKS[name](Path(words[0]), Path(words[1]), int(words[2]))
+    tasks = {task.__name__: task for task in (kill_at_random_moments,)}
+    tasks[name](*map(Path, words))

@@ -58,15 +58,20 @@ def test_training_that_sigterm_ended_well_is_not_done(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [["oren_1_4b.sh", "pretrain"], ["oren_1_4b.sh"], ["tpu_vm.sh", "up"]]
+    ("words", "setting"),
+    [
+        ("oren_1_4b.sh pretrain", "BUCKET=NAME"),
+        ("oren_1_4b.sh", "BUCKET=NAME"),
+        ("tpu_vm.sh up", "PROJECT is not set"),
+    ],
 )
-def test_without_its_settings_a_script_does_nothing(tmp_path, words):
+def test_without_its_settings_a_script_does_nothing(tmp_path, words, setting):
     # Neither gcloud nor python is there to be asked.
     done = subprocess.run(
-        ["/bin/bash", FOLDER / words[0], *words[1:]],
+        ["/bin/bash", *words.split()],
+        cwd=FOLDER,
         env={"PATH": "/bin:/usr/bin", "PYTHON": str(tmp_path / "absent")},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 2
-    assert "BUCKET=NAME" in done.stderr or "PROJECT is not set" in done.stderr
+    assert done.returncode == 2 and setting in done.stderr

@@ -1,4 +1,4 @@
-"""Audits along a run: the numbers of a whole audit, logs that resume, steps."""
+"""Audits along a run: the numbers of a whole audit, references, copies seen, steps."""
 
 import dataclasses
 import json
@@ -11,8 +11,8 @@ from flax import nnx
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
-from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
+from tests.support.train_corpus import manifest_of, planted_set
 from train.audits import (
     MEMBERSHIP,
     audit_model,
@@ -21,71 +21,12 @@ from train.audits import (
     plan_audit,
     references_of,
 )
-from train.manifest import Manifest, PlantedSet, read_manifest
+from train.manifest import read_manifest
 from train.step_log import audit_steps
 from train.tokenizer import train_tokenizer
 
 # Its bits are compared with those of the `pulse` run, which compiles plainly.
 pytestmark = pytest.mark.unoptimised
-
-_CONFIG = llama_shape(
-    vocab_size=300, d_model=16, n_layers=1, n_heads=2, d_ff=32, context=48
-)
-
-
-def _planted(name, copies, steps=(), n_examples=12):
-    return PlantedSet(
-        name=name,
-        copies=copies,
-        shuffled=False,
-        n_examples=n_examples,
-        fingerprint="",
-        content_digest="",
-        token_offsets=(),
-        orders=(),
-        steps=steps,
-        n_tokens=1,
-        file="",
-    )
-
-
-def _manifest(*sets):
-    return Manifest(
-        jaxcontam="",
-        code=None,
-        seed=0,
-        preset="",
-        corpus_digest="",
-        separator="\n",
-        max_example_tokens=None,
-        context=_CONFIG.context,
-        n_tokens=0,
-        n_canary_tokens=0,
-        n_steps=9,
-        finished=False,
-        stream="",
-        sets=sets,
-    )
-
-
-def _benchmark(name, seed):
-    rng = np.random.default_rng(seed)
-    texts = tuple(f"{a} plus {b}" for a, b in rng.integers(0, 99, size=(12, 2)))
-    return Benchmark(name, texts, (None,) * 12)
-
-
-@pytest.fixture(scope="module")
-def plan():
-    sets = [_benchmark("planted", 0), _benchmark("control", 1)]
-    tokenizer = train_tokenizer([" ".join(one.texts) for one in sets], 300)
-    return plan_audit(
-        sets,
-        _manifest(_planted("planted", 3, ((2,), (5,), (7, 8))), _planted("control", 0)),
-        tokenizer.backend_tokenizer,
-        prefix_id=0,
-        context=_CONFIG.context,
-        seed=0,
-    )
 
 
 def test_audit_gives_the_numbers_that_a_whole_audit_gives(pulse):
@@ -98,13 +39,9 @@ def test_audit_gives_the_numbers_that_a_whole_audit_gives(pulse):
     assert len(ranked) == len(manifest.sets) - 2
     manifest = dataclasses.replace(manifest, sets=ranked)
     checkpoint = load_checkpoint(str(pulse / "model"))
+    sets = [load_benchmark(pulse / row.file) for row in manifest.sets]
     plan = plan_audit(
-        [
-            dataclasses.replace(
-                load_benchmark(pulse / row.file), order_provenance="seeded"
-            )
-            for row in manifest.sets
-        ],
+        [dataclasses.replace(one, order_provenance="seeded") for one in sets],
         manifest,
         checkpoint.tokenizer,
         prefix_id=checkpoint.prefix_id,
@@ -128,28 +65,27 @@ def test_audit_gives_the_numbers_that_a_whole_audit_gives(pulse):
             assert row.auc is None
 
 
-def test_audit_leaves_the_weights_as_they_are(plan):
-    decoder = Decoder(_CONFIG, rngs=nnx.Rngs(0))
+def test_audit_leaves_the_weights_as_they_are(audited):
+    decoder = Decoder(audited.preset.decoder, rngs=nnx.Rngs(0))
     before = jax.tree.map(np.array, nnx.state(decoder))
-    first = audit_model(decoder, plan, step=1, tokens=1)
-    assert audit_model(decoder, plan, step=1, tokens=1) == first
+    first = audit_model(decoder, audited.plan, step=1, tokens=1)
+    assert audit_model(decoder, audited.plan, step=1, tokens=1) == first
     jax.tree.map(np.testing.assert_array_equal, before, nnx.state(decoder))
 
 
-def test_a_model_with_nan_is_named_with_its_step(plan):
-    decoder = Decoder(_CONFIG, rngs=nnx.Rngs(0))
+def test_a_model_with_nan_is_named_with_its_step(audited):
+    decoder = Decoder(audited.preset.decoder, rngs=nnx.Rngs(0))
     decoder.embedding[...] = decoder.embedding[...] * np.nan
-    with pytest.raises(InputError, match="audit at step 7: planted: example") as caught:
-        audit_model(decoder, plan, step=7, tokens=1)
-    assert caught.value.hint == "training diverged; lower the learning rate"
-    texts_alone = dataclasses.replace(plan, tests=())
-    with pytest.raises(InputError, match="audit at step 7: planted: example 1: "):
-        audit_model(decoder, texts_alone, step=7, tokens=1)
+    # By an order test, and by the ranks of texts alone.
+    for plan in (audited.plan, dataclasses.replace(audited.plan, tests=())):
+        with pytest.raises(InputError, match="at step 7: planted: example") as caught:
+            audit_model(decoder, plan, step=7, tokens=1)
+        assert caught.value.hint == "training diverged; lower the learning rate"
 
 
 def test_examples_are_cut_as_training_cut_them():
     tokenizer = train_tokenizer(["one two three"], 300).backend_tokenizer
-    manifest = dataclasses.replace(_manifest(), max_example_tokens=3, separator=";")
+    manifest = manifest_of(max_example_tokens=3, separator=";")
     one = Benchmark("one", ("abcdef", "a"), (None, None))
     encoded = encode_planted(tokenizer, one, manifest)
     assert encoded.lengths.tolist() == [3, 2]
@@ -157,42 +93,45 @@ def test_examples_are_cut_as_training_cut_them():
 
 
 def test_copies_seen_count_from_their_first_step():
-    row = _planted("a", 4, ((3, 9), (4,), (7, 8), ()))
-    assert [copies_seen(row, step) for step in (0, 2, 3, 4, 6, 7, 99)] == [
-        *(0, 0, 1, 2, 2, 3, 3)
-    ]
+    row = planted_set("a", 4, ((3, 9), (4,), (7, 8), ()))
+    seen = [copies_seen(row, step) for step in (0, 2, 3, 4, 6, 7, 99)]
+    assert seen == [0, 0, 1, 2, 2, 3, 3]
 
 
-def test_texts_are_ranked_among_all_controls_but_themselves():
-    sets = [_planted("a", 5), _planted("b", 0), _planted("c", 0)]
-    assert references_of(sets) == {"a": ("b", "c"), "b": ("c",), "c": ("b",)}
+_A, _B, _C = planted_set("a", 5), planted_set("b", 0), planted_set("c", 0)
+_HELD = planted_set("a-held", 0, held_out_of="a")
 
 
-def test_a_set_with_a_held_out_half_is_ranked_among_that_half_alone():
-    half = dataclasses.replace(_planted("a-held", 0), held_out_of="a")
-    sets = [_planted("a", 5), half, _planted("b", 2), _planted("c", 0)]
-    assert references_of(sets) == {
-        "a": ("a-held",),
-        "a-held": ("c",),
-        "b": ("a-held", "c"),
-        "c": ("a-held",),
-    }
-
-
-def test_a_single_control_is_ranked_among_nothing():
-    assert references_of([_planted("a", 5), _planted("b", 0)]) == {"a": ("b",)}
-    assert references_of([_planted("a", 5)]) == {}
-    assert references_of([_planted("a", 5), _planted("b", 0, n_examples=1)]) == {}
+@pytest.mark.parametrize(
+    ("sets", "references"),
+    [
+        # All controls but itself; one control is ranked among nothing.
+        ([_A, _B, _C], {"a": ("b", "c"), "b": ("c",), "c": ("b",)}),
+        ([_A, _B], {"a": ("b",)}),
+        ([_A], {}),
+        ([_A, planted_set("b", 0, n_examples=1)], {}),
+        # A set with a held-out half is ranked among that half alone.
+        (
+            [_A, _HELD, planted_set("b", 2), _C],
+            {
+                "a": ("a-held",),
+                "a-held": ("c",),
+                "b": ("a-held", "c"),
+                "c": ("a-held",),
+            },
+        ),
+    ],
+)
+def test_texts_are_ranked_among_what_was_never_planted(sets, references):
+    assert references_of(sets) == references
 
 
 @pytest.mark.parametrize(
     ("at", "every", "steps"),
     [
         ((), None, ()),
-        ((0.25, 0.5, 1.0), None, (25, 50, 100)),
         ((1.0, 0.0, 0.001), None, (0, 1, 100)),
-        ((), 40, (40, 80, 100)),
-        ((0.4,), 40, (40, 80, 100)),
+        ((0.25, 0.4), 40, (25, 40, 80, 100)),
         ((), 1000, (100,)),
     ],
 )

@@ -23,12 +23,9 @@ _LLAMA = llama_shape(
 )
 _GPT2 = gpt2_shape(vocab_size=50, d_model=8, n_layers=2, n_heads=4, context=16)
 _GROUPED = dataclasses.replace(_LLAMA, n_kv_heads=1, head_dim=6, tied=False)
-
-
 _EXPERTS = dataclasses.replace(
     _LLAMA, experts=ExpertShape(n=3, n_used=3, normalised=True, d_shared=7)
 )
-
 # A dense block, then two with experts; keys and values of narrow vectors.
 _LATENT = dataclasses.replace(
     _LLAMA,
@@ -42,8 +39,6 @@ _LATENT = dataclasses.replace(
 _NARROW_QUERIES = dataclasses.replace(
     _LATENT, latent=LatentShape(d_values=3, rank=5, query_rank=4)
 )
-
-
 # Two layers with a delta rule, one with gated attention.
 _DELTA = dataclasses.replace(
     _LLAMA,
@@ -51,8 +46,6 @@ _DELTA = dataclasses.replace(
     delta=DeltaShape(n_keys=2, n_values=4, d_keys=3, d_values=5, window=4),
     delta_layers=(True, True, False),
 )
-
-
 # Layers with a window have wider heads; the last two reuse keys and values.
 _LOCAL = dataclasses.replace(
     _LLAMA,
@@ -88,16 +81,15 @@ def test_flops_are_two_a_weight_and_half_of_the_attention_square():
     # 2 * 8 * 5 * 5, halved.
     by_hand = 5 * 2 * (2 * 12 * 64 + 50 * 8) + 2 * (2 * 2 * 8 * 5 * 5) / 2
     assert forward_flops(_GPT2, [5]) == by_hand
+    # Those of sequences add up.
+    assert forward_flops(_GPT2, [5, 7]) == by_hand + forward_flops(_GPT2, [7])
 
 
 def test_experts_that_a_token_does_not_take_cost_nothing():
-    assert _EXPERTS.experts is not None
     two = dataclasses.replace(_EXPERTS.experts, n_used=2)
-    saved = product_weights(_EXPERTS) - product_weights(
-        dataclasses.replace(_EXPERTS, experts=two)
-    )
+    fewer = dataclasses.replace(_EXPERTS, experts=two)
     # An expert of three 8 x 20 products in each of three layers.
-    assert saved == 3 * 3 * 8 * 20
+    assert product_weights(_EXPERTS) - product_weights(fewer) == 3 * 3 * 8 * 20
 
 
 def test_attention_counts_the_width_of_keys_and_that_of_values():
@@ -121,11 +113,6 @@ def test_attention_counts_heads_of_each_layer():
     # Two layers with heads of 6 see 3 * 4 - 3 * 3 / 2 keys, two with 4 see 4 * 4 / 2.
     found = forward_flops(_LOCAL, [4]) - 2 * 4 * (product_weights(_LOCAL) + 50 * 8)
     assert found == 2 * 2 * 2 * ((6 + 6) * 7.5 + (4 + 4) * 8)
-
-
-def test_flops_of_sequences_add_up():
-    together = forward_flops(_LLAMA, [3, 7])
-    assert together == forward_flops(_LLAMA, [3]) + forward_flops(_LLAMA, [7])
 
 
 def test_a_window_as_long_as_the_sequence_saves_nothing_and_a_shorter_one_does():

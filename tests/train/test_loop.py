@@ -13,6 +13,7 @@ from orbax.checkpoint._src.path import gcs_utils
 from jaxcontam.errors import InputError, StorageError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.sharding import WeightSharding
+from tests.support.stepwise import train_decoder
 from train import step
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, restore_params, saved_steps
 from train.loop import Watch, train
@@ -68,8 +69,7 @@ def weights(decoder):
 
 
 def assert_equal_weights(one, other):
-    for a, b in zip(weights(one), weights(other), strict=True):
-        np.testing.assert_array_equal(a, b)
+    jax.tree.map(np.testing.assert_array_equal, weights(one), weights(other))
 
 
 @pytest.fixture(scope="module")
@@ -102,15 +102,6 @@ def test_a_run_that_was_stopped_ends_with_the_weights_of_one_that_was_not(
     assert sorted(found) == list(range(done + 1, N_STEPS + 1))
 
 
-def test_a_checkpoint_that_was_not_the_last_word_changes_nothing(whole, tmp_path):
-    # As if killed at step 17: only the checkpoint at 16 is known of.
-    run(tmp_path, stop_at=17, steps=8)
-    assert saved_steps(tmp_path) == [16, 17]
-    shutil.rmtree(tmp_path / CHECKPOINTS_DIR / "17")
-    trained, _ = run(tmp_path, steps=8)
-    assert_equal_weights(trained.decoder, whole[0].decoder)
-
-
 def test_all_processes_save_by_the_clock_of_the_first_and_stop_when_one_is_told(
     tmp_path, monkeypatch
 ):
@@ -128,70 +119,60 @@ def test_all_processes_save_by_the_clock_of_the_first_and_stop_when_one_is_told(
     assert saved_steps(tmp_path) == [2, 4]
 
 
-def test_checkpoints_that_were_asked_for_are_all_kept(tmp_path):
+def test_checkpoints_that_were_asked_for_are_kept_with_the_weights_of_their_steps(
+    tmp_path, whole
+):
+    with pytest.raises(InputError, match="no checkpoints"):
+        restore_params(tmp_path)
     run(tmp_path, keep_every=6, steps=4)
     kept = saved_steps(tmp_path)
     assert set(kept) >= {6, 12, 18, 24, 30}
     assert len(kept) <= 7
-
-
-def test_exported_weights_are_those_of_the_step(tmp_path, whole):
-    run(tmp_path, keep_every=15)
     preset, step, decoder = restore_params(tmp_path)
     assert (preset, step) == (PULSE, N_STEPS)
     assert_equal_weights(decoder, whole[0].decoder)
-    _, step, earlier = restore_params(tmp_path, 15)
-    assert step == 15
+    _, step, earlier = restore_params(tmp_path, 12)
+    assert step == 12
     assert not np.array_equal(weights(earlier)[0], weights(decoder)[0])
+    with pytest.raises(InputError, match="no checkpoint at step 5") as caught:
+        restore_params(tmp_path, 5)
+    assert caught.value.hint.endswith(", ".join(map(str, kept)))
 
 
-def test_a_step_without_checkpoint_is_refused_with_those_that_there_are(tmp_path):
-    with pytest.raises(InputError, match="no checkpoints"):
-        restore_params(tmp_path)
-    run(tmp_path, keep_every=15)
-    with pytest.raises(InputError, match="no checkpoint at step 4") as caught:
-        restore_params(tmp_path, 4)
-    assert caught.value.hint.endswith("15, 30")
-
-
-def test_audits_see_the_decoder_of_their_step():
+def test_audits_see_the_decoder_of_their_step(whole):
     seen = {}
-
-    def audit(step, decoder):
-        seen[step] = weights(decoder)
-
-    trained = train(
+    train(
         PULSE,
         Decoder(PULSE.decoder, rngs=nnx.Rngs(7)),
         batches(),
         n_steps=N_STEPS,
-        watch=Watch(audit=audit, audit_steps=(10, N_STEPS)),
+        watch=Watch(audit=seen.__setitem__, audit_steps=(10, N_STEPS)),
     )
     assert sorted(seen) == [10, N_STEPS]
-    for a, b in zip(seen[N_STEPS], weights(trained.decoder), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal_weights(seen[N_STEPS], whole[0].decoder)
 
 
 @pytest.mark.parametrize(
     "compute",
     [
         Compute(remat=True, n_micro=2),
-        *(
-            pytest.param(one, marks=pytest.mark.slow)
-            for one in (Compute(remat=True), Compute(n_micro=2), Compute(n_micro=4))
-        ),
+        pytest.param(Compute(n_micro=4), marks=pytest.mark.slow),
     ],
 )
 def test_remat_and_micro_batches_change_nothing_but_rounding(whole, compute):
     trained, losses = run(preset=dataclasses.replace(PULSE, compute=compute))
     # Some 1e-7 a step, grown by Adam's division; 30 steps.
-    np.testing.assert_allclose(
-        list(losses.values()), list(whole[1].values()), rtol=1e-5
-    )
-    for one, other in zip(
-        weights(trained.decoder), weights(whole[0].decoder), strict=True
-    ):
-        np.testing.assert_allclose(one, other, atol=1e-4)
+    np.testing.assert_allclose([*losses.values()], [*whole[1].values()], rtol=1e-5)
+    both = weights(trained.decoder), weights(whole[0].decoder)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), *both)
+
+
+def test_training_lowers_the_loss_from_that_of_the_uniform_distribution():
+    rows = np.tile(np.arange(65, dtype=np.int32)[None], (200, 1))
+    _, losses = train_decoder(PULSE, rows, seed=0)
+    assert losses[0] == pytest.approx(np.log(512), rel=0.02)
+    # The rows repeat one sequence: 50 steps take most of the surprise out of it.
+    assert losses[-1] < losses[0] / 2
 
 
 # Ten seconds; rounded products have tests of their own.
@@ -200,15 +181,8 @@ def test_bfloat16_products_train_float32_weights(whole):
     preset = dataclasses.replace(PULSE, compute=Compute(dtype="bfloat16"))
     trained, losses = run(preset=preset)
     assert all(leaf.dtype == np.float32 for leaf in weights(trained.decoder))
-    gaps = np.abs(np.subtract(list(losses.values()), list(whole[1].values())))
     # bfloat16 keeps 8 bits: a loss of 6 nats moves in its third digit.
-    assert 0 < gaps.max() < 0.05
-
-
-def test_rows_that_do_not_divide_by_micro_batches_are_refused():
-    preset = dataclasses.replace(PULSE, compute=Compute(n_micro=3))
-    with pytest.raises(InputError, match=r"4 rows, which do not divide by .* x 3"):
-        run(preset=preset)
+    assert 0 < max(abs(losses[step] - whole[1][step]) for step in losses) < 0.05
 
 
 def test_a_run_that_diverges_stops_with_its_step(tmp_path):
@@ -219,7 +193,9 @@ def test_a_run_that_diverges_stops_with_its_step(tmp_path):
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_serves(whole, tmp_path):
+    # As if killed at step 17: only the checkpoint at 16 is known of.
     run(tmp_path, stop_at=17, steps=8)
+    assert saved_steps(tmp_path) == [16, 17]
     damaged = tmp_path / CHECKPOINTS_DIR / "17"
     shutil.rmtree(damaged / "state")
     with pytest.raises(InputError, match="17: a damaged checkpoint") as caught:
@@ -250,11 +226,9 @@ def test_a_checkpoint_half_written_into_a_bucket_does_not_count(
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (FileNotFoundError("no array"), InputError),
         (ValueError("DATA_LOSS: checksum"), InputError),
         (ValueError("PERMISSION_DENIED: 403"), StorageError),
         (PermissionError("not yours"), StorageError),
-        (OSError("stale file handle"), StorageError),
         (RuntimeError("RESOURCE_EXHAUSTED: the device is full"), RuntimeError),
     ],
 )

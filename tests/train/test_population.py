@@ -1,94 +1,360 @@
-"""Both forms of training populations give the models of one call a step."""
+"""`python -m train.population`: what models are made of, folders, processes."""
 
+import dataclasses
+import json
+import math
 import os
-import subprocess
-import sys
-from pathlib import Path
+import pickle
+import signal
+from types import SimpleNamespace
 
-import jax
 import numpy as np
 import pytest
-from flax import nnx
+from scipy import stats
 
-from tests.support.stepwise import train_decoder
-from train.population_device import _compiled_scan, train_scanned
+from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.encoding import encode_examples
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.orders.methods import order_method
+from jaxcontam.orders.order_test import plan_test, score_test
+from jaxcontam.scoring.local import checkpoint_scorer
+from train.manifest import read_manifest
+from train.population import Population
+from train.population_job import ModelResult, finished_result, power_rows
+from train.population_models import DivergedError, Job, SetResult, last_loss
+from train.population_plan import Design, draw_sets, plan_model, texts_in_memory
+from train.population_workers import over_processes
 from train.presets import PRESETS
+from train.sources import open_corpus
+from train.stream import rows_of_copies
+from train.tokens import token_cache
 
-ROOT = Path(__file__).resolve().parents[2]
-PULSE = PRESETS["pulse"]
+pytestmark = pytest.mark.unoptimised
 
-
-def random_rows(n, seed=0):
-    return np.random.default_rng(seed).integers(0, 512, (n, 65), dtype=np.int32)
-
-
-def assert_same_weights(one, other, **tolerance):
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), **tolerance)
-
-
-def test_scanned_training_gives_the_weights_of_one_call_a_step():
-    rows = random_rows(4 * 30 + 3)
-    stepped, losses = train_decoder(PULSE, rows, seed=5)
-    scanned, scanned_losses = train_scanned(PULSE, rows, seed=5)
-    # Equal to the bit on the CPUs that were tried; a compiler may round a step within
-    # a loop otherwise, by 1e-7 a weight and step.
-    np.testing.assert_allclose(losses, scanned_losses, rtol=1e-5)
-    assert_same_weights(nnx.state(stepped), nnx.state(scanned), rtol=0, atol=1e-5)
-
-
-def test_models_of_one_shape_share_what_is_compiled():
-    before = _compiled_scan.cache_info()
-    # As many steps as above, so that at most one of the tests compiles.
-    decoders = [train_scanned(PULSE, random_rows(120, s), seed=s)[0] for s in (1, 2)]
-    after = _compiled_scan.cache_info()
-    assert after.misses - before.misses <= 1 <= after.hits - before.hits
-    embeddings = [np.asarray(decoder.embedding[...]) for decoder in decoders]
-    assert not np.array_equal(*embeddings)
-
-
-# In a process of its own, since the number of devices is fixed at the first use.
-TWO_DEVICES = """
-import jax, numpy as np
-from flax import nnx
-from tests.train.test_population import PULSE, assert_same_weights, random_rows
-from train.population_device import train_scanned, train_together
-assert len(jax.devices()) == 2
-from tests.train import test_population_scorer as scorer
-from train.population_device import score_population
-decoders, graphdef, states = scorer.population(range(4))
-groups = [scorer.draw_groups(9, seed) for seed in range(4)]
-found = score_population(
-    graphdef, states, groups, context=scorer.CONTEXT, side_by_side=True
+POOL = [f"question {i}" for i in range(1000)]
+DESIGN = Design(
+    name="set",
+    preset=PRESETS["pulse"],
+    n_examples=12,
+    copies=(0, 2, 5, 2),
+    n_steps=40,
+    max_example_tokens=31,
 )
-scorer.assert_as_single(decoders, groups, found)
-rows = np.stack([random_rows(4 * 4, seed) for seed in range(3)])
-seeds = (7, 8, 2**31)
-_, states, losses = train_together(PULSE, rows, seeds=seeds)
-assert losses.shape == (3, 4)
-for m, seed in enumerate(seeds):
-    alone, alone_losses = train_scanned(PULSE, rows[m], seed=seed)
-    np.testing.assert_allclose(losses[m], alone_losses, rtol=1e-5)
-    own = jax.tree.map(lambda x: x[m], states)
-    # Sums in another order, 4 steps of at most 5e-3: Adam divides by the size of a
-    # gradient, so a gradient near 0 turns rounding into a share of a step.
-    assert_same_weights(own, nnx.state(alone), rtol=0, atol=1e-4)
-"""
+_RNG = np.random.default_rng(0)
+WORDS = [f"word{i}" for i in range(90)]
+DOCUMENTS = [" ".join(_RNG.choice(WORDS, 90)) for _ in range(80)]
 
 
-# A process with devices of its own, which compiles everything again.
-@pytest.mark.slow
-def test_models_split_over_two_devices_train_and_score_as_on_one():
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_DEVICES],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-            "PYTHONPATH": str(ROOT),
-        },
-        capture_output=True,
-        text=True,
+@pytest.fixture(scope="module")
+def texts():
+    return texts_in_memory(DOCUMENTS, POOL, DESIGN)
+
+
+def test_sets_of_a_model_share_no_example_and_follow_from_the_seed(texts):
+    drawn = np.concatenate(draw_sets(DESIGN, POOL, seed=1))
+    assert len(set(drawn)) == len(drawn) == 48
+    assert DESIGN.set_names == ("set-0", "set-2", "set-5", "set-2-2")
+    one, same, other = (plan_model(DESIGN, texts, seed=s) for s in (1, 1, 2))
+    assert one.rows.shape == (40 * 4, 65)
+    np.testing.assert_array_equal(one.rows, same.rows)
+    assert not np.array_equal(one.rows, other.rows)
+    digests = [model.sets[0].benchmark.content_digest for model in (one, same, other)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_order_of_a_set_tells_nothing_of_the_order_of_the_pool():
+    design = dataclasses.replace(DESIGN, n_examples=120)
+    ranks = [
+        stats.spearmanr(np.arange(120), one).statistic
+        for seed in range(40)
+        for one in draw_sets(design, POOL, seed=seed)
+    ]
+    # 160 sets, standard error 1/sqrt(119) each; 4 of their mean.
+    assert abs(np.mean(ranks)) < 4 / math.sqrt(119 * len(ranks))
+
+
+def test_copies_with_a_time_are_trained_on_then_and_others_anywhere(texts):
+    when = ("uniform", (0.1,), (0.7,), "uniform")
+    design = dataclasses.replace(DESIGN, copies=(0, 4, 4, 4), when=when)
+    model = plan_model(design, texts, seed=4)
+    where = {"starts_R": model.starts, "context": design.preset.context}
+    early, late, spread = (
+        np.concatenate(rows_of_copies(model.stream, one.name, ids, **where)) / 160
+        for one, ids in list(zip(model.sets, model.encoded, strict=True))[1:]
     )
-    assert done.returncode == 0, done.stderr
+    # A set's four copies of a dozen examples are less than a fifth of all rows.
+    assert early.min() >= 0.1 and early.max() < 0.35
+    assert late.min() >= 0.7
+    assert np.ptp(spread) > 0.4
+    with pytest.raises(ValueError, match="when must be given for 4 sets, got 1"):
+        dataclasses.replace(DESIGN, when=("uniform",))
+
+
+def test_texts_are_unpickled_with_their_files_mapped(texts, files, tmp_path):
+    corpus, _ = files
+    cache = token_cache(open_corpus([corpus]), texts.tokenizer, tmp_path)
+    for documents, is_mapped in ((cache, True), (texts.documents, False)):
+        own = dataclasses.replace(texts, documents=documents)
+        again = pickle.loads(pickle.dumps(own))
+        assert (again.pool, again.prefix_id) == (texts.pool, texts.prefix_id)
+        assert isinstance(again.documents.ids, np.memmap) == is_mapped
+        one, other = (plan_model(DESIGN, t, seed=3) for t in (texts, again))
+        np.testing.assert_array_equal(one.rows, other.rows)
+
+
+def with_digests(corpus, ids):
+    """Stands for texts of a background with these digests."""
+    return SimpleNamespace(documents=SimpleNamespace(corpus_digest=corpus, digest=ids))
+
+
+@pytest.fixture
+def job(tmp_path):
+    digests = dict.fromkeys(("sources", "tokenizer_digest", "pool_digest"), "a")
+    return Job(
+        design=DESIGN,
+        out=tmp_path,
+        test="adjacency",
+        weights=False,
+        code=None,
+        tokenizer=None,
+        texts=with_digests("a", "a"),
+        device="scan on a CPU",
+        **digests,
+    )
+
+
+def result(seed, *p_values, copies=4):
+    unknown = dict.fromkeys(("effect", "effect_se", "mde"))
+    sizes = {"method": "adjacency", "n_examples": 12, "n_strata": 2}
+    sizes |= unknown | {"name": "set", "copies": copies}
+    rows = tuple(SetResult(p_value=p, log10_p=math.log10(p), **sizes) for p in p_values)
+    names = [field.name for field in dataclasses.fields(ModelResult)]
+    return ModelResult(**dict.fromkeys(names, 1) | {"seed": seed, "rows": rows})
+
+
+def test_model_of_another_job_is_refused_by_name(job):
+    job.folder(7).mkdir()
+    fields = {"key": job.key(7), **dataclasses.asdict(result(7, 0.1))}
+    (job.folder(7) / "tests.json").write_text(json.dumps(fields))
+    assert finished_result(job, 7) == result(7, 0.1)
+    assert finished_result(job, 8) is None
+    # The commit alone makes no model obsolete.
+    again = dataclasses.replace(job, code="another commit")
+    assert finished_result(again, 7) == result(7, 0.1)
+    for name, value in (
+        ("design", dataclasses.replace(DESIGN, n_steps=41)),
+        ("texts", with_digests("b", "a")),
+        ("texts", with_digests("a", "b")),
+        *((one, "b") for one in ("test", "weights", "sources", "device")),
+        *((f"{one}_digest", "b") for one in ("tokenizer", "pool")),
+    ):
+        other = dataclasses.replace(job, **{name: value})
+        with pytest.raises(InputError, match="model-7: a model of other inputs or"):
+            finished_result(other, 7)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"key": "k", "rows": [{}]}'])
+def test_broken_result_is_made_again(job, text):
+    job.folder(7).mkdir()
+    (job.folder(7) / "tests.json").write_text(text)
+    assert finished_result(job, 7) is None
+
+
+def test_power_counts_pvalues_at_the_level_and_below():
+    models = [result(i, p) for i, p in enumerate((1e-300, 0.001, 0.0011, 0.05, 0.3))]
+    deep, mild = power_rows([*models, result(9, 1.0, copies=0)])[2:]
+    assert (deep.copies, deep.level, deep.n_rejected, deep.n_sets) == (4, 0.001, 2, 5)
+    assert (mild.level, mild.n_rejected) == (0.05, 4)
+    assert 10**deep.median_log10_p == pytest.approx(0.0011)
+    expected = stats.binomtest(2, 5).proportion_ci(method="wilson")
+    # The quantile is written with 7 digits.
+    assert (deep.low, deep.high) == pytest.approx(tuple(expected), abs=1e-6)
+
+
+def test_model_whose_loss_is_not_finite_says_from_which_step():
+    assert last_loss(np.arange(100.0)) == np.arange(50.0, 100.0).mean()
+    with pytest.raises(DivergedError, match="not finite from step 3 on"):
+        last_loss(np.array([5.0, 4.0, np.nan, np.nan]))
+
+
+def opener(job):
+    """What runs in the processes of the tests below."""
+
+    def run(task):
+        if task == job["fails"]:
+            raise ValueError("no good")
+        if task == job["dies"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
+        return task, os.getpid(), len(cores)
+
+    return run
+
+
+def broken_opener(job):
+    raise RuntimeError(f"cannot open {job}")
+
+
+def test_task_that_fails_or_dies_costs_no_other_task():
+    job = {"fails": 2, "dies": 4}
+    found = dict(over_processes(opener, job, range(7), n_processes=2))
+    assert found.keys() == set(range(7))
+    assert found[2].reason == "ValueError: no good"
+    assert "Traceback" in found[2].details
+    assert found[4].reason == f"its process ended with code {-signal.SIGKILL}"
+    for task in (0, 1, 3, 5, 6):
+        number, pid, n_cores = found[task]
+        assert (number, n_cores) == (task, 1)
+        assert pid != os.getpid()
+
+
+class Deadly:
+    """Ends the process that reads it."""
+
+    def __reduce__(self):
+        return os._exit, (3,)
+
+
+@pytest.mark.parametrize(
+    ("opener", "job", "reason"),
+    [
+        # A job so large that its process dies while it is sent.
+        (opener, [Deadly(), bytes(2**20)], "its process ended with code 3"),
+        (broken_opener, "it", "RuntimeError: cannot open it"),
+    ],
+)
+def test_processes_that_cannot_start_do_not_try_every_task(opener, job, reason):
+    found = dict(over_processes(opener, job, range(30), n_processes=2))
+    assert {one.reason for one in found.values()} == {reason}
+    assert len(found) == 3
+
+
+def test_processes_end_when_the_caller_stops():
+    job = {"fails": None, "dies": None}
+    results = over_processes(opener, job, range(50), n_processes=1)
+    _, (_, pid, _) = next(results)
+    results.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A corpus of 80 documents and a pool of 70 questions, one of them twice."""
+    folder = tmp_path_factory.mktemp("texts")
+    corpus, pool = folder / "docs.jsonl", folder / "pool.txt"
+    corpus.write_text("".join(json.dumps({"text": d}) + "\n" for d in DOCUMENTS))
+    lines = [f"Q: {' '.join(_RNG.choice(WORDS, 4))}? A: {i}" for i in range(70)]
+    pool.write_text("".join(line + "\n" for line in [*lines, lines[0]]))
+    return corpus, pool
+
+
+def population(files, out, **changes):
+    corpus, pool = files
+    fields = {"corpus": (corpus,), "sets": (pool,), "copies": (0, 8), "tiny": True}
+    fields |= {"models": 3, "seed": 5, "steps": 40, "processes": 1, "out": out}
+    return Population(**{**fields, **changes})
+
+
+@pytest.fixture(scope="module")
+def finished(files, tmp_path_factory):
+    out = tmp_path_factory.mktemp("population")
+    assert population(files, out).run() == 0
+    return out
+
+
+def rows_of(out, seed):
+    return json.loads((out / f"model-{seed}" / "tests.json").read_text())["rows"]
+
+
+@pytest.mark.parametrize("seed", [5, 6, 7])
+def test_folder_of_a_model_is_audited_with_the_numbers_that_it_states(finished, seed):
+    folder = finished / f"model-{seed}"
+    manifest = read_manifest(folder / "manifest.json")
+    assert (manifest.seed, manifest.finished) == (seed, True)
+    stream = np.load(folder / manifest.stream)
+    checkpoint = load_checkpoint(str(folder / "model"))
+    kept = rows_of(finished, seed)
+    assert [row["copies"] for row in kept] == [0, 8]
+    for row, expected in zip(manifest.sets, kept, strict=True):
+        assert (row.name, row.copies) == (expected["name"], expected["copies"])
+        benchmark = load_benchmark(folder / row.file)
+        assert benchmark.fingerprint == row.fingerprint
+        encoded = encode_examples(
+            checkpoint.tokenizer,
+            benchmark.texts,
+            max_example_tokens=manifest.max_example_tokens,
+        )
+        for offset in row.token_offsets:
+            found = stream[offset : offset + row.n_tokens]
+            np.testing.assert_array_equal(found, np.concatenate(encoded.ids))
+        planned = plan_test(
+            dataclasses.replace(benchmark, order_provenance="seeded"),
+            encoded,
+            order_method("adjacency"),
+            prefix_id=checkpoint.prefix_id,
+            context=checkpoint.config.context,
+            seed=manifest.seed,
+        )
+        scored = score_test(planned, checkpoint_scorer(checkpoint, store=None))
+        numbers = planned.result(scored, primary=True, pretests=()).numbers
+        # Another process, with more threads: sums in another order move log p by some
+        # hundredths.
+        assert expected["log10_p"] == pytest.approx(numbers.log10_p, abs=0.05)
+        assert expected["effect"] == pytest.approx(numbers.effect, abs=1e-3)
+
+
+def test_second_run_makes_only_what_is_missing_and_the_same_bits(
+    files, finished, capsys
+):
+    def table():
+        return json.loads((finished / "population.json").read_text())
+
+    assert [model["seed"] for model in table()["models"]] == [5, 6, 7]
+    cells = {(row["copies"], row["level"]) for row in table()["power"]}
+    assert cells == {(0, 0.001), (0, 0.05), (8, 0.001), (8, 0.05)}
+    assert table()["n_made"] == table()["power"][0]["n_sets"] == 3
+    weights = finished / "model-6" / "model" / "model.safetensors"
+    before = weights.read_bytes()
+    kept = (finished / "model-5" / "tests.json").stat().st_mtime_ns
+    (finished / "model-6" / "tests.json").unlink()
+    assert population(files, finished).run() == 0
+    assert "keeping 2 finished models" in capsys.readouterr().err
+    assert table()["n_made"] == 1
+    assert weights.read_bytes() == before
+    assert (finished / "model-5" / "tests.json").stat().st_mtime_ns == kept
+    assert not list(finished.glob("*.partial"))
+
+
+@pytest.mark.slow
+def test_models_made_side_by_side_are_those_made_one_by_one(files, finished, tmp_path):
+    assert population(files, tmp_path, form="vmap", together=2).run() == 0
+    for seed in (5, 6, 7):
+        both = zip(rows_of(tmp_path, seed), rows_of(finished, seed), strict=True)
+        for row, other in both:
+            assert row["name"] == other["name"]
+            # Rounding of 40 steps, then of scores.
+            assert row["effect"] == pytest.approx(other["effect"], abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"models": 0}, "--models must be at least 1"),
+        ({"preset": "0.15m"}, "unknown preset '0.15m'"),
+        ({"background_tokens": 5}, "--steps and --background-tokens exclude"),
+        ({"copies": (0, -1)}, "--copies must be numbers of at least 0"),
+        ({"copies": (0, 1, 2)}, "pool has 70 examples, 72 needed"),
+        ({"copies": (0,), "steps": None}, "nothing is planted"),
+        ({"copies": (0, 99)}, "sets' copies are .* tokens, training only 10,240"),
+        ({"steps": 4000}, "tokens too few to fill 4,000 steps"),
+        ({"corpus": ()}, "no corpus is given"),
+    ],
+)
+def test_bad_input_is_refused_before_any_process_starts(
+    files, tmp_path, changes, message
+):
+    with pytest.raises(InputError, match=message):
+        population(files, tmp_path / "out", **changes).run()
+    assert not list(tmp_path.glob("out/model-*"))

@@ -1,6 +1,5 @@
 """train.pretrain on several processes: one run, whatever their number."""
 
-import json
 import shutil
 import signal
 import time
@@ -8,37 +7,30 @@ import time
 import numpy as np
 import pytest
 
-from jaxcontam.cli.main import parse
 from jaxcontam.models.checkpoint import load_checkpoint
-from tests.faults.test_train_kills import steps_done, write_texts
 from tests.support.pretrain_processes import finish_all, start_all
+from tests.support.train_corpus import write_corpus
 from train.checkpoints import saved_steps
 from train.export import export
 from train.manifest import read_manifest
-from train.pretrain import Pretrain
+from train.step_log import read_rows
 
-pytestmark = pytest.mark.unoptimised
-
-
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory):
-    """Some 40 steps of the pulse preset."""
-    return write_texts(tmp_path_factory.mktemp("texts"), 30)
+# Minutes: processes of their own, which compile everything again.
+pytestmark = [pytest.mark.unoptimised, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def long_texts(tmp_path_factory):
+def long_corpus(tmp_path_factory):
     """Some 500 steps: long enough for a signal to come between two of them."""
-    return write_texts(tmp_path_factory.mktemp("long"), 500)
+    return write_corpus(tmp_path_factory.mktemp("long"), 1000)
 
 
-def words(texts, out, *more):
+def words(corpus, *more):
     return [
-        *("--corpus", str(texts / "docs.jsonl"), "--preset", "pulse", "--seed", "3"),
+        *("--corpus", str(corpus[0]), "--preset", "pulse", "--seed", "3"),
         # At the rate of the preset, rounding grows a hundredfold every ten steps.
-        *("--peak-rate", "0.0003"),
-        *("--canaries", f"{texts / 'quiz.txt'}=2", "--out", str(out)),
-        *more,
+        *("--peak-rate", "0.0003", "--canaries", f"{corpus[1]}=2"),
+        *map(str, more),
     ]
 
 
@@ -50,8 +42,7 @@ def run_all(words, n_processes, **more):
 
 
 def losses(out):
-    rows = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
-    return {row["step"]: row["loss"] for row in rows}
+    return {row["step"]: row["loss"] for row in read_rows(out / "metrics.jsonl")}
 
 
 def assert_same_curve(out, other):
@@ -59,7 +50,7 @@ def assert_same_curve(out, other):
     found, expected = losses(out), losses(other)
     assert list(found) == list(expected) == list(range(1, len(expected) + 1))
     # Sums over other parts of a batch: some 1e-7 a step; six digits are written.
-    np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=1e-5)
+    np.testing.assert_allclose([*found.values()], [*expected.values()], rtol=1e-5)
 
 
 def wait_until(started, condition):
@@ -69,117 +60,76 @@ def wait_until(started, condition):
         time.sleep(0.05)
 
 
-# Thirty seconds; scoring on two processes is among the quick tests.
-@pytest.mark.slow
-def test_two_processes_of_two_devices_train_as_one_of_one(texts, tmp_path):
-    pair, alone = tmp_path / "pair", tmp_path / "alone"
-    several = words(texts, pair, "--mesh", "data=2,model=2")
-    started = start_all(several, 2, n_devices=2)
-    parse(Pretrain, words(texts, alone), prog="train.pretrain").run()
-    ended = finish_all(started)
-    assert [code for code, _, _ in ended] == [0, 0], ended
-    assert_same_curve(pair, alone)
-    assert f"model: {pair / 'model'}\n" in ended[0][1]
-    assert "model:" not in ended[1][1]
-    assert read_manifest(pair / "manifest.json").finished
-    decoders = [
-        load_checkpoint(str(out / "model")).decoder.embedding[...]
-        for out in (pair, alone)
-    ]
-    np.testing.assert_allclose(*decoders, atol=1e-4)
-
-
 @pytest.fixture(scope="module")
-def whole(long_texts, tmp_path_factory):
+def whole(long_corpus, tmp_path_factory):
     """The run that nothing stopped, of one process."""
     out = tmp_path_factory.mktemp("whole") / "run"
-    run_all(words(long_texts, out), 1)
+    run_all(words(long_corpus, "--out", out), 1)
     return out
 
 
-@pytest.mark.slow
-def test_sigterm_to_one_of_four_saves_all_and_two_go_on(long_texts, whole, tmp_path):
+def test_sigterm_to_one_of_four_saves_all_and_two_go_on(long_corpus, whole, tmp_path):
     out = tmp_path / "run"
-    four = start_all(words(long_texts, out, "--mesh", "data=2,model=2"), 4)
-    wait_until(four, lambda: steps_done(out) > 3)
+    four = start_all(words(long_corpus, "--out", out, "--mesh", "data=2,model=2"), 4)
+    wait_until(four, lambda: len(losses(out)) > 3)
     four[2].send_signal(signal.SIGTERM)
     ended = finish_all(four)
     assert [code for code, _, _ in ended] == [0] * 4, ended
-    (step,) = saved_steps(out)
+    step = saved_steps(out)[-1]
     assert f"stopped at step {step:,} of" in ended[0][2]
     assert not read_manifest(out / "manifest.json").finished
 
     # An export reads what four processes wrote in parts.
     exported = export(out)
     assert load_checkpoint(str(exported)).n_parameters > 0
-    said = run_all(words(long_texts, out, "--mesh", "model=2"), 2)
+    said = run_all(words(long_corpus, "--out", out, "--mesh", "model=2"), 2)
     assert f"going on at step {step:,} of" in said[0]
     assert_same_curve(out, whole)
 
 
-@pytest.mark.slow
 def test_when_one_of_four_is_killed_the_others_stop_and_the_run_goes_on(
-    long_texts, whole, tmp_path
+    long_corpus, whole, tmp_path
 ):
     out = tmp_path / "run"
-    command = words(long_texts, out, "--checkpoint-steps", "20")
+    command = words(long_corpus, "--out", out, "--checkpoint-steps", 20)
     four = start_all(command, 4)
     wait_until(four, lambda: saved_steps(out))
     four[3].kill()
-    killed_at = time.monotonic()
-    ended = finish_all(four)
     # JAX ends them after half a minute without a sign of life.
-    assert time.monotonic() - killed_at < 240
+    ended = finish_all(four, timeout=240)
     assert all(code for code, _, _ in ended), ended
     run_all(command, 2)
     assert_same_curve(out, whole)
 
 
-@pytest.mark.slow
-def test_hosts_with_disks_of_their_own_share_checkpoints_alone(
-    texts, tmp_path, monkeypatch
+def test_hosts_with_disks_of_their_own_train_as_one_and_share_checkpoints_alone(
+    corpus, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shared, alone = tmp_path / "bucket", tmp_path / "alone"
     disks = [tmp_path / "a", tmp_path / "b"]
-    command = words(texts, alone)[:-2]
-    refused = finish_all(start_all(command, 2, out_of=lambda process: disks[process]))
+    hosts = {"n_devices": 2, "out_of": lambda process: disks[process]}
+    command = words(corpus, "--mesh", "data=2,model=2")
+    refused = finish_all(start_all(command, 2, **hosts))
     assert [code for code, _, _ in refused] == [2, 2]
     assert "does not see what process 0 writes there" in refused[1][2]
     assert "--checkpoints names a folder that all hosts share" in refused[1][2]
 
     command += ["--checkpoints", str(shared), "--audit-at", "0.5", "1"]
-    run_all(command, 2, out_of=lambda process: disks[process])
-    run_all(words(texts, alone), 1)
+    ended = finish_all(start_all(command, 2, **hosts))
+    assert [code for code, _, _ in ended] == [0, 0], ended
+    assert f"model: {disks[0] / 'model'}\n" in ended[0][1]
+    assert "model:" not in ended[1][1]
+    run_all(words(corpus, "--out", alone), 1)
     assert_same_curve(disks[0], alone)
+    one, other = (load_checkpoint(str(out / "model")) for out in (shared, alone))
+    weights = (found.decoder.embedding[...] for found in (one, other))
+    np.testing.assert_allclose(*weights, atol=1e-4)
     # Of process 1 there is nothing but the stream.
     assert [path.name for path in disks[1].iterdir()] == ["stream.npy"]
     # Nothing is lost with the disks, and nothing is trained again.
     for disk in disks:
         shutil.rmtree(disk)
     assert read_manifest(shared / "manifest.json").finished
-    assert load_checkpoint(str(shared / "model")).n_parameters > 0
-    said = run_all(command, 2, out_of=lambda process: disks[process])
+    said = run_all(command, 2, **hosts)
     assert "reusing the finished model" in said[0]
-
-
-@pytest.mark.slow
-def test_a_fresh_disk_goes_on_from_the_checkpoints_kept_elsewhere(
-    long_texts, whole, tmp_path
-):
-    disk, kept = tmp_path / "disk", tmp_path / "kept"
-    command = words(long_texts, disk, "--checkpoints", str(kept))
-    (one,) = start_all(command, 1)
-    wait_until([one], lambda: steps_done(disk) > 3)
-    one.send_signal(signal.SIGTERM)
-    assert finish_all([one])[0][0] == 0
-    (step,) = saved_steps(kept)
-    shutil.rmtree(disk)
-    other = [*command, "--schedule", "constant"]
-    ((code, _, said),) = finish_all(start_all(other, 1))
-    assert code == 2
-    assert "unfinished run of other inputs (recipe.schedule" in said
-    shutil.rmtree(disk)
-    (said,) = run_all(command, 1)
-    assert f"going on at step {step:,} of" in said
-    assert_same_curve(disk, whole)

@@ -1,4 +1,4 @@
-"""Progress and metrics of a run: rates without compilation, logs that resume."""
+"""Progress and logs of a run: rates, rows that resume, audits, TensorBoard."""
 
 import json
 import sys
@@ -6,17 +6,18 @@ import types
 
 import numpy as np
 import pytest
+from flax import nnx
 
 from jaxcontam.errors import InputError
-from jaxcontam.models.config import llama_shape
+from jaxcontam.models.decoder import Decoder
 from train.flops import forward_flops
-from train.presets import Preset
-from train.run_log import TrainingProgress
+from train.manifest import write_manifest
+from train.run_log import RunLog, TrainingProgress, step_rates
 from train.step_log import MetricsLog, cut_rows, read_rows, smoothed
 
-_CONFIG = llama_shape(
-    vocab_size=64, d_model=8, n_layers=1, n_heads=2, d_ff=16, context=32
-)
+pytestmark = pytest.mark.unoptimised
+
+_N_STEPS = 24
 
 
 class Clock:
@@ -36,11 +37,6 @@ def _append(log, steps, losses=None, seconds=1.0):
     losses = [float(step) for step in steps] if losses is None else losses
     rates = [1e-3 * step for step in steps]
     log.append(steps[-1], losses, rates=rates, tokens_a_step=32, seconds=seconds)
-
-
-def test_training_costs_three_forward_passes_of_full_rows():
-    preset = Preset(name="x", decoder=_CONFIG, batch_rows=5, row_tokens=24, peak_rate=1)
-    assert preset.step_flops == 3 * forward_flops(_CONFIG, [24] * 5)
 
 
 def test_rates_leave_out_compilation_and_pauses():
@@ -69,7 +65,7 @@ def test_shown_rate_is_of_the_last_minute():
     assert state.tokens_per_second == pytest.approx(10, rel=1e-12)
 
 
-def test_mfu_is_the_share_of_the_stated_peak():
+def test_mfu_is_the_share_of_the_stated_peak(audited, tmp_path):
     clock = Clock()
     progress = TrainingProgress(
         n_steps=10, tokens_a_step=1, flops_a_step=3e12, peak_tflops=24, clock=clock
@@ -78,6 +74,12 @@ def test_mfu_is_the_share_of_the_stated_peak():
     clock.spend(2)
     # Four steps in 2 s are 6e12 operations a second, of 24e12.
     assert progress.update(5, [1.0] * 4).mfu == pytest.approx(0.25, rel=1e-12)
+    # A run's preset knows its own: three forward passes of full rows.
+    preset = audited.preset
+    assert preset.step_flops == 3 * forward_flops(preset.decoder, [48] * 4)
+    with RunLog(tmp_path, preset, n_steps=10, peak_tflops=1e-6) as log:
+        assert log.progress.update(1, [3.0]).mfu is None
+        assert log.progress.update(2, [3.0]).mfu > 0
 
 
 def test_a_log_gets_a_line_a_minute(capsys):
@@ -100,54 +102,47 @@ def test_smoothed_losses_in_blocks_are_those_of_one_call():
         means, carry = smoothed(block.tolist(), carry)
         parts += means
     assert parts == whole
-
-
-def test_smoothed_passes_over_losses_that_are_no_number():
     assert smoothed([None, 2.0, float("nan"), 2.0])[0] == [None, 2.0, 2.0, 2.0]
 
 
-def test_metrics_are_one_row_a_step(tmp_path):
-    path = tmp_path / "metrics.jsonl"
+class Writer:
+    """Stands in for tensorboardX's."""
+
+    def __init__(self, folder, purge_step, filename_suffix):
+        Writer.made = folder, purge_step, filename_suffix
+        Writer.scalars = []
+
+    def add_scalar(self, *scalar):
+        Writer.scalars.append(scalar)
+
+    def flush(self):
+        pass
+
+    close = flush
+
+
+def test_metrics_are_one_row_a_step_and_tensorboard_gets_the_same(
+    tmp_path, monkeypatch
+):
+    module = types.ModuleType("tensorboardX")
+    module.SummaryWriter = Writer
+    monkeypatch.setitem(sys.modules, "tensorboardX", module)
+    path, board = tmp_path / "metrics.jsonl", tmp_path / "board"
     with MetricsLog(path) as log:
-        _append(log, [1, 2], [6.5, float("nan")], seconds=0.5)
-        _append(log, [3], [5.5], seconds=0.75)
+        _append(log, [1], [7.0], seconds=0.25)
+    with MetricsLog(path, last_step=1, tensorboard=board) as log:
+        _append(log, [2, 3], [6.5, float("nan")], seconds=0.25)
+        _append(log, [4], [5.5], seconds=0.5)
     assert [json.loads(line) for line in path.read_text().splitlines()] == [
-        {"step": 1, "loss": 6.5, "tokens": 32, "rate": 1e-3, "seconds": 0.5},
-        {"step": 2, "loss": None, "tokens": 64, "rate": 2e-3, "seconds": 0.5},
-        {"step": 3, "loss": 5.5, "tokens": 96, "rate": 3e-3, "seconds": 0.75},
+        {"step": 1, "loss": 7.0, "tokens": 32, "rate": 1e-3, "seconds": 0.25},
+        {"step": 2, "loss": 6.5, "tokens": 64, "rate": 2e-3, "seconds": 0.5},
+        {"step": 3, "loss": None, "tokens": 96, "rate": 3e-3, "seconds": 0.5},
+        {"step": 4, "loss": 5.5, "tokens": 128, "rate": 4e-3, "seconds": 0.75},
     ]
-
-
-def test_losses_are_written_to_the_bit(tmp_path):
-    losses = np.random.default_rng(1).normal(5, 1, size=40).astype(np.float32)
-    with MetricsLog(tmp_path / "m.jsonl") as log:
-        _append(log, range(1, 41), losses)
-    found = [row["loss"] for row in read_rows(tmp_path / "m.jsonl")]
-    np.testing.assert_array_equal(np.array(found, np.float32), losses)
-
-
-@pytest.mark.parametrize("n_bytes_lost", [0, 1, 5, 40])
-def test_resumed_metrics_are_those_of_an_uninterrupted_run(tmp_path, n_bytes_lost):
-    whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
-    with MetricsLog(whole) as log:
-        _append(log, range(1, 21))
-    with MetricsLog(killed) as log:
-        _append(log, range(1, 17))
-    killed.write_bytes(killed.read_bytes()[: -n_bytes_lost or None])
-    with MetricsLog(killed, last_step=10) as log:
-        assert [row["step"] for row in log.rows] == list(range(1, 11))
-        _append(log, range(11, 21), seconds=0.0)
-    # The second process adds its seconds to those of the first.
-    assert killed.read_bytes() == whole.read_bytes()
-
-
-def test_metrics_from_the_start_forget_an_earlier_run(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    with MetricsLog(path) as log:
-        _append(log, [1, 2, 3])
-    with MetricsLog(path) as log:
-        _append(log, [1])
-    assert [row["step"] for row in read_rows(path)] == [1]
+    assert Writer.made == (str(board), 2, ".from-1")
+    rates = [("train/rate", 1e-3 * step, step) for step in (2, 3, 4)]
+    losses = [("train/loss", 6.5, 2), ("train/loss", 5.5, 4)]
+    assert sorted(Writer.scalars) == sorted(losses + rates)
 
 
 def test_reading_leaves_a_running_log_as_it_is(tmp_path):
@@ -175,35 +170,58 @@ def test_damaged_logs_are_named_and_kept(tmp_path, text, message):
     assert path.read_text() == text
 
 
-class Writer:
-    """Stands in for tensorboardX's."""
-
-    made: tuple = ()
-
-    def __init__(self, folder, purge_step, filename_suffix):
-        Writer.made = (folder, purge_step, filename_suffix)
-        Writer.scalars = []
-
-    def add_scalar(self, name, value, step):
-        Writer.scalars.append((name, value, step))
-
-    def flush(self):
-        pass
-
-    def close(self):
-        pass
+def _decoder(audited, step):
+    """Stands for the weights after a step."""
+    return Decoder(audited.preset.decoder, rngs=nnx.Rngs(step))
 
 
-def test_tensorboard_gets_the_same_numbers(tmp_path, monkeypatch):
-    module = types.ModuleType("tensorboardX")
-    module.SummaryWriter = Writer
-    monkeypatch.setitem(sys.modules, "tensorboardX", module)
-    board = tmp_path / "board"
-    with MetricsLog(tmp_path / "m.jsonl", last_step=1, tensorboard=board) as log:
-        _append(log, [2, 3], [6.5, float("inf")])
-    assert Writer.made == (str(board), 2, ".from-1")
-    assert Writer.scalars == [
-        ("train/loss", 6.5, 2),
-        ("train/rate", 2e-3, 2),
-        ("train/rate", 3e-3, 3),
+def test_rows_carry_the_rates_of_the_schedule_and_targets_so_far(audited, tmp_path):
+    losses = np.random.default_rng(1).normal(5, 1, _N_STEPS).astype(np.float32)
+    with RunLog(tmp_path, audited.preset, n_steps=_N_STEPS) as log:
+        log.losses(0, losses[:10])
+        log.losses(10, losses[10:])
+        # Without a plan nothing is audited.
+        log.audit(_N_STEPS, _decoder(audited, 0))
+    rates = step_rates(audited.preset, _N_STEPS)
+    # One step of warm-up from zero, then the peak.
+    assert rates[:2].tolist() == [0, pytest.approx(5e-3, rel=1e-6)]
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    # Losses are written to the bit, and six digits of rates.
+    np.testing.assert_array_equal(np.float32([row["loss"] for row in rows]), losses)
+    assert [row["rate"] for row in rows] == pytest.approx(rates.tolist(), rel=1e-5)
+    assert rows[-1]["tokens"] == _N_STEPS * 4 * 48
+    assert read_rows(tmp_path / "audits.jsonl") == []
+    assert not (tmp_path / "training.html").exists()
+
+
+@pytest.mark.parametrize(("last_step", "kept"), [(0, []), (15, [0, 0, 10])])
+def test_audits_after_the_step_that_a_run_resumes_from_are_forgotten(
+    tmp_path, audited, last_step, kept
+):
+    path = tmp_path / "audits.jsonl"
+    lines = [json.dumps({"step": step}) for step in (0, 0, 10, 20)]
+    path.write_text("\n".join([*lines, '{"step": 30, "tok']))
+    with RunLog(tmp_path, audited.preset, n_steps=24, last_step=last_step):
+        assert [row["step"] for row in read_rows(path)] == kept
+
+
+def test_audits_are_written_and_not_counted_as_training(tmp_path, audited, capsys):
+    write_manifest(audited.manifest, tmp_path / "manifest.json")
+    ticks = iter(range(100))
+    losses = np.array([6, 5], np.float32)
+    with RunLog(tmp_path, audited.preset, n_steps=4, plan=audited.plan) as log:
+        log.progress = TrainingProgress(
+            n_steps=4, tokens_a_step=192, clock=lambda: 10.0 * next(ticks)
+        )
+        log.losses(0, losses)
+        log.audit(2, _decoder(audited, 2))
+        log.losses(2, losses)
+        state = log.progress.update(4, [])
+    # Calls of the clock: 0 to begin, 1, 2 and 3 around the audit, 4, 5.
+    assert state.tokens_per_second == pytest.approx(2 * 192 / (40 - 10), rel=1e-12)
+    assert capsys.readouterr().err.startswith("audit at step 2: adjacency p <= 0.001")
+    rows = read_rows(tmp_path / "audits.jsonl")
+    assert [(row["step"], row["set"]) for row in rows] == [
+        *((2, "planted"), (2, "control"), (2, "planted"))
     ]
+    assert (rows[0]["auc"], rows[0]["reference"]) == (None, [])

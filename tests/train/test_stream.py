@@ -36,29 +36,18 @@ def held(starts, stream, spans):
 
 def planted(**fields):
     """A stream with the sets a, as the fields say, and b, uniform."""
-    return build_stream(
-        DOCUMENTS,
-        [
-            canary(name="a", encoded=A, copies=4, **fields),
-            canary(name="b", encoded=B, copies=2),
-        ],
-        prefix_id=0,
-        seed=7,
-    )
+    sets = [canary("a", A, copies=4, **fields), canary("b", B, copies=2)]
+    return build_stream(DOCUMENTS, sets, prefix_id=0, seed=7)
 
 
 def test_uniform_blocks_stand_where_the_first_release_put_them():
     # Golden: printed by the code of version 0.1.0 before there were layouts and times.
-    stream = build_stream(
-        DOCUMENTS,
-        [
-            canary(name="a", encoded=A, copies=3),
-            canary(name="b", encoded=B, copies=4, shuffled=True),
-            canary(name="c", encoded=encoded((5, 5), 3000), copies=0),
-        ],
-        prefix_id=0,
-        seed=7,
-    )
+    sets = [
+        canary("a", A, copies=3),
+        canary("b", B, copies=4, shuffled=True),
+        canary("c", encoded((5, 5), 3000), copies=0),
+    ]
+    stream = build_stream(DOCUMENTS, sets, prefix_id=0, seed=7)
     assert stream_digest(stream.ids) == (
         "sha256:c027ca3eada99a37084b6fe60a3b1465cf25ecb1566bfeeaef424e341d37a328"
     )
@@ -103,25 +92,32 @@ def test_a_stream_in_a_file_holds_the_ids_of_the_one_in_memory(
     on_disk = build_stream(DOCUMENTS, canaries, prefix_id=0, seed=1, out=out)
     assert on_disk.ids.dtype == np.load(out).dtype == dtype
     np.testing.assert_array_equal(memory.ids, np.load(out))
-    assert (memory.offsets, memory.n_canary_ids) == (
-        on_disk.offsets,
-        on_disk.n_canary_ids,
-    )
+    assert memory.offsets == on_disk.offsets
+    assert memory.n_canary_ids == on_disk.n_canary_ids
     assert stream_digest(memory.ids) == stream_digest(on_disk.ids)
     assert [path.name for path in tmp_path.iterdir()] == ["stream.npy"]
-    starts = training_order(len(memory.ids), CONTEXT, seed=1)
-    rows = np.stack([*Rows(on_disk.ids, starts, CONTEXT)])
-    assert rows.dtype == np.int32
-    np.testing.assert_array_equal(rows, np.stack([*Rows(memory.ids, starts, CONTEXT)]))
+
+
+def test_documents_keep_their_order_around_blocks_that_fall_before_between_or_after():
+    few = [np.full(5, i, np.int32) for i in range(1, 4)]
+    expected = np.concatenate([[0, *ids] for ids in few])
+    places = set()
+    for seed in range(200):
+        own = canary("c", encoded((6, 6), 1000), copies=1)
+        stream = build_stream(in_one(few), [own], prefix_id=0, seed=seed)
+        (offset,) = stream.offsets["c"]
+        places.add(offset)
+        without = np.delete(stream.ids, np.arange(offset - 1, offset + 12))
+        np.testing.assert_array_equal(without, expected)
+    assert places == {1, 7, 13, 19}
 
 
 def test_every_example_of_a_spread_copy_is_a_document_of_its_own():
     stream = planted(layout="spread")
     assert stream.offsets["a"] == ()
-    assert len(stream.example_offsets["a"]) == 4
-    for offsets, order in zip(
-        stream.example_offsets["a"], stream.orders["a"], strict=True
-    ):
+    copies = stream.example_offsets["a"]
+    assert len(copies) == 4
+    for offsets, order in zip(copies, stream.orders["a"], strict=True):
         for offset, ids in zip(offsets, A.ids, strict=True):
             np.testing.assert_array_equal(stream.ids[offset : offset + len(ids)], ids)
             assert stream.ids[offset - 1] == 0
@@ -140,47 +136,37 @@ def test_spread_examples_stand_at_places_that_do_not_depend_on_one_another():
     assert np.mean(first < second) == pytest.approx(0.5, abs=2 / np.sqrt(1000))
 
 
+def test_every_id_is_a_target_once_but_for_the_last_partial_row():
+    ids = np.arange(1000, dtype=np.int32)
+    starts = training_order(len(ids), 64, seed=5)
+    rows = np.stack([*Rows(ids, starts, 64)])
+    np.testing.assert_array_equal(rows[:, 0], starts)
+    assert rows.shape == (15, 65)
+    assert len(np.unique(rows[:, 1:])) == 15 * 64
+    np.testing.assert_array_equal((rows[:, 1:] - rows[:, :-1]) % 1000, 1)
+
+
 def test_rows_of_spans_are_the_rows_that_hold_their_targets():
     stream = planted()
     rng = np.random.default_rng(0)
     N = len(stream.ids)
     for seed in range(20):
         starts = training_order(N, CONTEXT, seed=seed)
+        where = {"starts_R": starts, "context": CONTEXT, "n_ids_in_all": N}
         offsets = np.sort(rng.integers(0, N - 70, size=30))
         spans = np.stack([offsets, rng.integers(1, 70, size=30)], axis=1)
         spans[0], spans[-1] = (0, 1), (N - 1, 1)  # both ends of the circle
-        rows, owners = rows_of_spans(
-            spans, starts_R=starts, context=CONTEXT, n_ids_in_all=N
-        )
+        rows, owners = rows_of_spans(spans, **where)
         for i, (offset, size) in enumerate(spans.tolist()):
             found = rows[owners == i]
             expected = held(starts, stream, [(offset, size)])
             np.testing.assert_array_equal(np.sort(found), expected)
-            np.testing.assert_array_equal(
-                expected,
-                steps_of_copy(
-                    offset, size, starts_R=starts, context=CONTEXT, n_ids_in_all=N
-                ),
-            )
+            copy = steps_of_copy(offset, size, **where)
+            np.testing.assert_array_equal(copy, expected)
             # In the order of the stream: each starts where the one before ends.
             gaps = np.diff(starts[found]) % N
             assert len(found) < 2 or gaps[0] >= CONTEXT
             assert (gaps[1:] == CONTEXT).all()
-
-
-@pytest.mark.parametrize("layout", ["block", "spread"])
-def test_rows_of_copies_are_the_rows_that_hold_any_of_a_copy(layout):
-    stream = planted(layout=layout)
-    starts = training_order(len(stream.ids), CONTEXT, seed=7)
-    found = rows_of_copies(stream, "a", A, starts_R=starts, context=CONTEXT)
-    sizes = [len(ids) for ids in A.ids]
-    spans = [
-        list(zip(offsets, sizes, strict=True))
-        for offsets in stream.example_offsets.get("a", ())
-    ] or [[(offset, sum(sizes))] for offset in stream.offsets["a"]]
-    assert len(found) == len(spans) == 4
-    for rows, copy in zip(found, spans, strict=True):
-        np.testing.assert_array_equal(rows, held(starts, stream, copy))
 
 
 def test_a_control_has_no_rows():
@@ -210,12 +196,8 @@ def test_times_move_rows_and_change_none(when, layout, n_trained):
 
 @pytest.mark.parametrize("fraction", [0.0, 0.1, 0.35, 0.5, 0.8])
 def test_a_copy_with_a_time_begins_at_that_share_of_training(fraction):
-    stream = build_stream(
-        DOCUMENTS,
-        [canary(name="a", encoded=A, copies=1, when=(fraction,))],
-        prefix_id=0,
-        seed=2,
-    )
+    own = canary("a", A, copies=1, when=(fraction,))
+    stream = build_stream(DOCUMENTS, [own], prefix_id=0, seed=2)
     N = len(stream.ids)
     starts = training_order(N, CONTEXT, seed=2, timed=stream.timed)
     rows = held(starts, stream, stream.timed[0].spans)
@@ -223,8 +205,10 @@ def test_a_copy_with_a_time_begins_at_that_share_of_training(fraction):
     np.testing.assert_array_equal(rows, begin + np.arange(len(rows)))
 
 
-def test_copies_take_the_fractions_in_turn():
-    stream = planted(when=(0.1, 0.6, 0.9))
+def test_copies_take_the_fractions_in_turn_and_leave_the_stream_as_it_is():
+    uniform, stream = planted(), planted(when=(0.1, 0.6, 0.9))
+    np.testing.assert_array_equal(uniform.ids, stream.ids)
+    assert uniform.offsets == stream.offsets
     assert [one.fraction for one in stream.timed] == [0.1, 0.6, 0.9, 0.1]
     offsets = [one.spans[0][0] for one in stream.timed]
     assert offsets == list(stream.offsets["a"])
@@ -293,35 +277,19 @@ def test_the_time_of_a_cluster_is_uniform_over_where_it_fits():
     assert ((counts - 100) ** 2 / 100).sum() < 43.8
 
 
-def test_times_of_one_set_leave_the_stream_as_it_is():
-    uniform, timed = planted(), planted(when=(0.5,))
-    np.testing.assert_array_equal(uniform.ids, timed.ids)
-    assert uniform.offsets == timed.offsets
-
-
 @pytest.mark.parametrize("when", ["uniform", (0.9,), "clustered"])
 def test_no_row_of_a_copy_is_left_out_while_other_rows_can_be(when):
+    documents = in_one([np.full(60, i, np.int32) for i in range(1, 40)])
+    own = canary("c", encoded([9] * 10, 100), copies=2, when=when)
+    n_trained = 64  # of 81 rows of 32
     n_moved = 0
     for seed in range(40):
-        documents = [np.full(60, i, np.int32) for i in range(1, 40)]
-        ids = tuple(np.full(9, 100 + i, np.int32) for i in range(10))
-        encoded = Encoded(ids, np.array([], np.int32), np.zeros(10, np.int32))
-        own = canary(name="c", encoded=encoded, copies=2, when=when)
-        stream = build_stream(in_one(documents), [own], prefix_id=0, seed=seed)
-        n_trained = 64  # of 81 rows of 32
-        plain = training_order(
-            len(stream.ids), 32, seed=seed, timed=stream.timed, n_trained=n_trained
-        )
-        starts = training_order(
-            len(stream.ids),
-            32,
-            seed=seed,
-            timed=stream.timed,
-            planted_C2=stream.planted,
-            n_trained=n_trained,
-        )
+        stream = build_stream(documents, [own], prefix_id=0, seed=seed)
+        words = {"seed": seed, "timed": stream.timed, "n_trained": n_trained}
+        plain = training_order(len(stream.ids), 32, **words)
+        starts = training_order(len(stream.ids), 32, planted_C2=stream.planted, **words)
         assert sorted(starts) == sorted(plain)
-        rows = rows_of_copies(stream, "c", encoded, starts_R=starts, context=32)
+        rows = rows_of_copies(stream, "c", own[1], starts_R=starts, context=32)
         assert max(map(np.max, rows)) < n_trained
         n_moved += not np.array_equal(starts, plain)
     assert n_moved > 0 or when != "uniform"

@@ -1,6 +1,7 @@
 """What a client makes of answers: other forms, orders, and errors in disguise."""
 
 import json
+import socket
 
 import httpx2
 import pytest
@@ -8,23 +9,42 @@ import pytest
 from jaxcontam.data.journal import Journal
 from jaxcontam.scoring.api import address
 from jaxcontam.scoring.api.address import ApiError, ApiModel, RefusedError
-from jaxcontam.scoring.api.answers import Failure, Reply, read_reply
+from jaxcontam.scoring.api.answers import Failure, Reply, read_failure, read_reply
 from tests.support.api_transport import PATH, Server, bodies, fault, opened, texts
 
 
+def account(code):
+    answer = {"error": {"message": "no credit", "code": code}}
+    return httpx2.Response(429, json=answer)
+
+
 @pytest.mark.parametrize(
-    ("status", "hint"),
-    [(401, "API_KEY"), (403, "API_KEY"), (404, "the URL"), (307, "leads to")],
+    ("response", "how", "n_sent", "words", "hint"),
+    [
+        # A wrong key or address is wrong for all that is asked.
+        (fault(401), {}, 1, r"HTTP 401 \(busy\)$", "variable API_KEY"),
+        (fault(403), {}, 1, "HTTP 403", "variable API_KEY"),
+        (fault(404), {}, 1, "HTTP 404", "the URL"),
+        (fault(307), {}, 1, "HTTP 307", "leads to"),
+        # No wait brings credit.
+        (account("insufficient_quota"), {}, 1, "no credit", "in credit"),
+        (account("billing_not_active"), {}, 1, "no credit", "in credit"),
+        # It never answered.
+        (fault(500), {}, 4, r"HTTP 500 \(busy\), 4 times", ""),
+        (fault(500), {"tries": 1}, 1, r"HTTP 500 \(busy\)$", ""),
+        (fault(429, Retry_After="3600"), {}, 10, "10 times; .* to wait 3600 s", ""),
+    ],
 )
-def test_a_wrong_key_or_address_ends_at_once_and_is_no_refusal(status, hint):
-    server = Server(lambda *_: fault(status))
-    with opened(server) as client, pytest.raises(ApiError) as e:
-        client.post_all(PATH, bodies(3))
+def test_what_ends_a_run_is_no_refusal_and_is_tried_as_often_as_it_may_pass(
+    response, how, n_sent, words, hint
+):
+    server = Server(lambda *_: response)
+    with opened(server) as client, pytest.raises(ApiError, match=words) as e:
+        client.post(PATH, bodies(1)[0], **how)
     assert not isinstance(e.value, RefusedError)
-    assert e.value.status == status
+    assert e.value.status == response.status_code
     assert hint in e.value.hint
-    # Those that left with the first one.
-    assert len(server.prompts) <= 3
+    assert len(server.prompts) == n_sent
 
 
 @pytest.mark.parametrize(
@@ -86,34 +106,32 @@ def test_another_servers_error_in_a_200_is_read_as_its_status():
 @pytest.mark.parametrize("status", [400, 401, 429])
 def test_a_code_of_an_error_may_be_anything(status):
     data = json.dumps({"error": {"message": "no", "code": [{}]}}).encode()
-    if status == 429:
-        assert reply({}, data, status=status).words == "HTTP 429 (no)"
-        return
-    with pytest.raises(ApiError, match=rf"HTTP {status} \(no\)"):
-        reply({}, data, status=status)
+    try:
+        words = reply({}, data, status=status).words
+    except ApiError as e:
+        words = str(e)
+    assert f"HTTP {status} (no)" in words
 
 
 def test_the_hint_names_the_variable_that_the_key_comes_from():
-    server = Server(lambda *_: fault(401))
-    with (
-        opened(server, key_variable="JUDGE_API_KEY") as client,
-        pytest.raises(ApiError) as e,
-    ):
+    server, settings = Server(lambda *_: fault(401)), {"key_variable": "JUDGE_API_KEY"}
+    with opened(server, **settings) as client, pytest.raises(ApiError) as e:
         client.post(PATH, bodies(1)[0])
     assert e.value.hint.endswith("variable JUDGE_API_KEY")
+
+
+TOO_MANY = Failure("garbled", "more values than were asked for")
 
 
 def test_an_answer_of_more_values_than_were_asked_for_is_never_parsed(monkeypatch):
     """Within its bytes: 2 MB of lists are 45 MB of objects; where a text is long."""
     chat = {"messages": [{"role": "user", "content": "hi"}]}
     bomb = b'{"choices": [{"index": 0, "message": {}, "x": [' + b"[]," * 700_000
-    for data in (bomb + b"0]}]}", bomb + b'"\\', b'"' * 100_000 + bomb):
-        read = json.loads
-        monkeypatch.setattr(json, "loads", lambda *_: pytest.fail("parsed"))
-        for status in (200, 429):
-            found = reply(chat, data, status=status)
-            assert found == Failure("garbled", "more values than were asked for")
-        monkeypatch.setattr(json, "loads", read)
+    with monkeypatch.context() as patch:
+        patch.setattr(json, "loads", lambda *_: pytest.fail("parsed"))
+        for data in (bomb + b"0]}]}", bomb + b'"\\', b'"' * 100_000 + bomb):
+            for status in (200, 429):
+                assert reply(chat, data, status=status) == TOO_MANY
     # As many signs within a text are a text.
     words = '[],{}\\",' * 300_000
     data = json.dumps({"choices": [{"index": 0, "message": {"content": words}}]})
@@ -131,11 +149,19 @@ def test_a_token_with_its_value_has_32_values_of_its_answer():
         many = b"[]," * n_lists
         return reply(body, b'{"choices": [{"text": "x"}], "x": [' + many + b"0]}")
 
-    refused = Failure("garbled", "more values than were asked for")
-    assert found(most // 2) == refused
-    assert found(most // 2 - 4) != refused
+    assert found(most // 2) == TOO_MANY
+    assert found(most // 2 - 4) != TOO_MANY
+
+
+def test_a_host_that_had_answered_may_be_found_again():
+    gone = socket.gaierror(socket.EAI_NONAME, "not known")
+    assert read_failure(SERVER, gone, has_answered=True).kind == "broken"
+    with pytest.raises(ApiError, match="no such host"):
+        read_failure(SERVER, gone, has_answered=False)
+
+
+SERVER = address.Server(model=ApiModel("url", "m"))
 
 
 def reply(body, data, *, status=200):
-    server = address.Server(model=ApiModel("url", "m"))
-    return read_reply(server, body, Reply(status, {}, data), now=0.0)
+    return read_reply(SERVER, body, Reply(status, {}, data), now=0.0)

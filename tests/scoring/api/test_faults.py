@@ -3,13 +3,11 @@
 import contextlib
 import gzip
 import json
-import os
 import shutil
 import signal
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 import time
 import traceback
@@ -116,7 +114,7 @@ def test_a_fault_is_gone_through_and_else_ends_in_one_clear_line(name, tmp_path)
             assert client.n_sent == 1
 
 
-def test_an_answer_that_inflates_beyond_what_was_asked_is_not_read(tmp_path):
+def test_an_answer_that_inflates_beyond_what_was_asked_is_not_read():
     # 3 kB on the wire, 3 MB of brackets, 75 MB as objects.
     bomb = gzip.compress(b"[" + b"[]," * 2**20)
 
@@ -127,26 +125,6 @@ def test_an_answer_that_inflates_beyond_what_was_asked_is_not_read(tmp_path):
         said = "longer than the 262,912 bytes that it can be"
         with pytest.raises(ApiError, match=said):
             client.post(PATH, BODY)
-
-
-def test_one_hung_request_does_not_hold_up_the_others(tmp_path):
-    """Many on few connections; each fourth hangs at its first try."""
-    hung = set()
-
-    def answer(body, number, handler):
-        prompt = body["prompt"]
-        if int(prompt) % 4 == 0 and prompt not in hung:
-            hung.add(prompt)
-            hang(body, handler)
-            return None
-        return 200, answer_to(body)
-
-    bodies = [{"prompt": str(i)} for i in range(16)]
-    with serving(answer) as (url, seen):
-        with opened(url, timeout_seconds=SHORT * 3, concurrency=4) as client:
-            found = client.post_all(PATH, bodies)
-        assert [text_of(one) for one in found] == [str(i) for i in range(16)]
-        assert len(seen) == 20
 
 
 @pytest.mark.parametrize("presses", [1, 2])
@@ -181,29 +159,64 @@ def test_a_request_that_the_user_ends_gives_its_place_back(monkeypatch, presses)
                 assert not thread.is_alive()
 
 
-def test_a_port_where_nobody_listens_is_tried_four_times():
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+def unknown_host(patch, error):
+    def look_up(*_, **__):
+        raise socket.gaierror(error, "not known")
+
+    patch.setattr(socket, "getaddrinfo", look_up)
+    return "http://no-such-host.invalid/v1"
+
+
+@pytest.mark.parametrize(
+    ("address", "words", "n_waits", "hint"),
+    [
+        (
+            lambda patch, plain: f"http://127.0.0.1:{free_port()}/v1",
+            *(r"no answer \(Connection refused\), 4 times", 3),
+            "is a server running at that address and port?",
+        ),
+        # Unlike a host that cannot be looked up at the moment.
+        (
+            lambda patch, plain: unknown_host(patch, socket.EAI_NONAME),
+            *("no such host", 0, ""),
+        ),
+        (
+            lambda patch, plain: unknown_host(patch, socket.EAI_AGAIN),
+            *(r"no answer \(.*\), 4 times", 3, ""),
+        ),
+        # TLS, and a server that speaks none.
+        (
+            lambda patch, plain: plain.replace("http:", "https:"),
+            *("no secure connection", 0, "https at all"),
+        ),
+    ],
+)
+def test_a_server_that_cannot_be_reached_is_waited_for_if_that_may_help(
+    monkeypatch, address, words, n_waits, hint
+):
     waits = []
-    with (
-        opened(f"http://127.0.0.1:{port}/v1", sleep=waits.append) as client,
-        pytest.raises(
-            ApiError, match=r"no answer \(Connection refused\), 4 times"
-        ) as e,
-    ):
-        client.post(PATH, BODY)
-    assert len(waits) == 3
-    assert e.value.hint == "is a server running at that address and port?"
+    with serving(lambda body, *_: (200, answer_to(body))) as (plain, _):
+        url = address(monkeypatch, plain)
+        with (
+            opened(url, sleep=waits.append) as client,
+            pytest.raises(ApiError, match=words) as e,
+        ):
+            client.post(PATH, BODY)
+    assert len(waits) == n_waits
+    assert hint in e.value.hint
 
 
 def test_a_server_that_restarts_is_tried_for_longer():
     """Once it has answered, it is known to be there."""
 
     def answer(body, number, handler):
-        if number == 1 or number > 8:
-            return 200, answer_to(body)
-        return None
+        return (200, answer_to(body)) if number == 1 or number > 8 else None
 
     with serving(answer) as (url, seen), opened(url) as client:
         client.post(PATH, BODY)
@@ -211,56 +224,18 @@ def test_a_server_that_restarts_is_tried_for_longer():
         assert len(seen) == 9
 
 
-@pytest.mark.parametrize(
-    ("error", "words", "n_waits"),
-    [
-        (socket.EAI_NONAME, "no such host", 0),
-        (socket.EAI_AGAIN, r"no answer \(.*\), 4 times", 3),
-    ],
-)
-def test_a_host_that_does_not_exist_is_known_at_once(
-    monkeypatch, error, words, n_waits
-):
-    """Unlike one that cannot be looked up at the moment."""
-
-    def look_up(*_, **__):
-        raise socket.gaierror(error, "not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    waits = []
-    with (
-        opened("http://no-such-host.invalid/v1", sleep=waits.append) as client,
-        pytest.raises(ApiError, match=words),
-    ):
-        client.post(PATH, BODY)
-    assert len(waits) == n_waits
-
-
-def test_a_redirection_does_not_take_the_key_elsewhere():
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirection_does_not_take_the_key_elsewhere(status):
     with serving(lambda body, *_: (200, answer_to(body))) as (elsewhere, other):
-        for status in (301, 302, 303, 307, 308):
-            reply = status, {}, ("Location", f"{elsewhere}/completions")
-            with (
-                serving(lambda *_, reply=reply: reply) as (url, seen),
-                opened(url) as client,
-                pytest.raises(ApiError, match=f"HTTP {status}") as e,
-            ):
-                client.post(PATH, BODY)
-            assert "name the URL" in e.value.hint
-            assert len(seen) == 1
-    assert other == []
-
-
-def test_https_spoken_to_a_plain_server_is_one_clear_line_at_once():
-    with serving(lambda body, *_: (200, answer_to(body))) as (url, _):
-        waits = []
+        reply = status, {}, ("Location", f"{elsewhere}/completions")
         with (
-            opened(url.replace("http:", "https:"), sleep=waits.append) as client,
-            pytest.raises(ApiError, match="no secure connection") as e,
+            serving(lambda *_: reply) as (url, seen),
+            opened(url) as client,
+            pytest.raises(ApiError, match=f"HTTP {status}") as e,
         ):
             client.post(PATH, BODY)
-    assert waits == []
-    assert "https at all" in e.value.hint
+    assert "name the URL" in e.value.hint
+    assert (len(seen), other) == (1, [])
 
 
 @pytest.fixture(scope="module")
@@ -280,37 +255,40 @@ def certificate(tmp_path_factory):
     return cert, key
 
 
-def test_a_certificate_that_nobody_vouches_for_is_one_clear_line(certificate):
-    """The key must not be sent to whoever holds the address."""
-    cert, key = certificate
+@contextlib.contextmanager
+def secured(certificate, serve):
+    """URL of a server that speaks TLS with each client, and hands it to `serve`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert, key)
-    received, waits = [], []
+    context.load_cert_chain(*certificate)
 
     def listen():
-        while True:
-            try:
+        with contextlib.suppress(OSError):
+            while True:
                 plain, _ = listener.accept()
-            except OSError:
-                return
-            try:
-                with context.wrap_socket(plain, server_side=True) as secure:
-                    received.append(secure.recv(1000))
-            except OSError:
-                received.append(b"")
-                plain.close()
+                try:
+                    with context.wrap_socket(plain, server_side=True) as secure:
+                        serve(secure)
+                except OSError:
+                    plain.close()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=listen)
         thread.start()
-        port = listener.getsockname()[1]
-        with (
-            opened(f"https://127.0.0.1:{port}/v1", sleep=waits.append) as client,
-            pytest.raises(ApiError, match=r"no secure connection \(.*certificate") as e,
-        ):
-            client.post(PATH, BODY)
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}/v1"
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_a_certificate_that_nobody_vouches_for_is_one_clear_line(certificate):
+    """The key must not be sent to whoever holds the address."""
+    received, waits = [], []
+    with (
+        secured(certificate, lambda s: received.append(s.recv(1000))) as url,
+        opened(url, sleep=waits.append) as client,
+        pytest.raises(ApiError, match=r"no secure connection \(.*certificate") as e,
+    ):
+        client.post(PATH, BODY)
     assert waits == []
     assert "SSL_CERT_FILE" in e.value.hint
     assert not any(received)
@@ -318,35 +296,23 @@ def test_a_certificate_that_nobody_vouches_for_is_one_clear_line(certificate):
 
 @pytest.mark.parametrize("first", [b"", b"HTTP/1.1 200 OK\r\n", head(10**6)])
 def test_a_secure_connection_that_drips_is_cut_in_time(certificate, monkeypatch, first):
-    cert, key = certificate
-    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert, key)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
     ended = []
 
-    def write(plain):
-        with context.wrap_socket(plain, server_side=True) as secure:
-            secure.sendall(first)
-            with contextlib.suppress(OSError):
-                while True:
-                    secure.sendall(b"X")
-                    time.sleep(SHORT / 20)
-            ended.append(True)
+    def serve(secure):
+        secure.sendall(first)
+        with contextlib.suppress(OSError):
+            while True:
+                secure.sendall(b"X")
+                time.sleep(SHORT / 20)
+        ended.append(True)
 
-    def listen():
-        for _ in range(3):
-            write(listener.accept()[0])
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=listen)
-        thread.start()
-        url = f"https://127.0.0.1:{listener.getsockname()[1]}/v1"
-        with (
-            opened(url, timeout_seconds=SHORT) as client,
-            pytest.raises(ApiError, match=r"no whole answer within 0.4 s, 3 times"),
-        ):
-            client.post(PATH, BODY)
-        thread.join(30)
+    with (
+        secured(certificate, serve) as url,
+        opened(url, timeout_seconds=SHORT) as client,
+        pytest.raises(ApiError, match=r"no whole answer within 0.4 s, 3 times"),
+    ):
+        client.post(PATH, BODY)
     assert len(ended) == 3
 
 
@@ -356,58 +322,3 @@ def test_a_proxy_that_is_none_is_one_clear_line(monkeypatch):
         opened("http://host/v1")
     assert "HTTP_PROXY" in e.value.hint
     assert KEY not in "".join(traceback.format_exception(e.value))
-
-
-CHILD = """
-import sys
-from pathlib import Path
-from jaxcontam.data.journal import Journal
-from jaxcontam.errors import InputError
-from jaxcontam.scoring.api.address import ApiModel
-from jaxcontam.scoring.api.client import ApiClient
-
-url, path = sys.argv[1:]
-bodies = [{"prompt": str(i)} for i in range(40)]
-with ApiClient(
-    ApiModel(url, "m"), api_key=None, journal=Journal(Path(path)), concurrency=4
-) as client:
-    client.post_all("/completions", bodies)
-    print(client.n_sent)
-"""
-
-
-@pytest.mark.parametrize(
-    "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
-)
-def test_a_run_that_is_killed_goes_on_and_pays_for_nothing_twice(tmp_path, how):
-    """Killed at an arbitrary moment; only what was on its way is asked again."""
-    path, answered = tmp_path / "j.jsonl", []
-    enough = threading.Event()
-
-    def answer(body, number, handler):
-        if number > 17 and not enough.is_set():
-            # From here on nothing is answered to the first process.
-            hang(body, handler)
-            return None
-        answered.append(body["prompt"])
-        return 200, answer_to(body)
-
-    with serving(answer) as (url, seen):
-        command = [sys.executable, "-c", CHILD, url, str(path)]
-        child = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
-        )
-        while len(seen) < 17 + 4 and child.poll() is None:
-            time.sleep(0.01)
-        child.send_signal(how)
-        _, said = child.communicate()
-        assert child.returncode != 0
-        if how == signal.SIGINT:
-            assert said.decode().rstrip().endswith("KeyboardInterrupt")
-        enough.set()
-        n_kept = len(path.read_text().splitlines())
-        assert n_kept == len(answered) == 17
-        second = subprocess.run(command, capture_output=True, check=True, text=True)
-    assert second.stdout.split() == [str(40 - n_kept)]
-    assert second.stderr == ""
-    assert sorted(answered, key=int) == [str(i) for i in range(40)]

@@ -11,7 +11,7 @@ import pytest
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring import remote
-from jaxcontam.scoring.api.address import ApiError, key_beside
+from jaxcontam.scoring.api.address import ApiError, key_beside, key_from_environment
 from jaxcontam.scoring.load import load
 from tests.support.api_clients import KEY, PATH, answer_to, opened, text_of
 from tests.support.api_server import serving
@@ -104,14 +104,6 @@ def test_a_key_that_others_can_read_on_its_way_is_told_once(capsys, url, key, is
     assert capsys.readouterr().err.count(said) == is_told
 
 
-def test_a_key_that_is_a_common_word_changes_no_answer(tmp_path):
-    with (
-        serving(lambda body, *_: (200, answer_to(body))) as (url, _),
-        opened(url, api_key="EMPTY") as client,
-    ):
-        assert text_of(client.post(PATH, {"prompt": "an empty box"})) == "AN EMPTY BOX"
-
-
 def test_a_short_key_is_struck_out_of_all_but_what_a_model_writes(tmp_path):
     """Servers that repeat what they were sent, whatever the length of the key."""
     journal = Journal(tmp_path / "j.jsonl")
@@ -129,12 +121,15 @@ def test_a_short_key_is_struck_out_of_all_but_what_a_model_writes(tmp_path):
         found = client.post(PATH, {"prompt": "a key"})
     assert text_of(found) == "A KEY"
     assert "s3cret" not in journal.path.read_text()
-    # A word that a model may write.
+
+
+@pytest.mark.parametrize("key", ["BOX", "EMPTY"])
+def test_a_key_that_is_a_common_word_changes_no_answer(key):
     with (
         serving(lambda body, *_: (200, answer_to(body))) as (url, _),
-        opened(url, api_key="BOX") as client,
+        opened(url, api_key=key) as client,
     ):
-        assert text_of(client.post(PATH, {"prompt": "a box"})) == "A BOX"
+        assert text_of(client.post(PATH, {"prompt": "an empty box"})) == "AN EMPTY BOX"
 
 
 @pytest.mark.parametrize("command", ["audit", "membership", "replicate"])
@@ -161,6 +156,17 @@ def test_a_command_shows_and_writes_no_key(tmp_path, monkeypatch, capfd, command
     assert "Traceback" not in shown
     shown += "".join(p.read_text() for p in out.rglob("*") if p.is_file())
     assert KEY[:8] not in shown
+
+
+def test_the_key_comes_from_the_environment_alone(monkeypatch):
+    monkeypatch.delenv("API_KEY", raising=False)
+    assert key_from_environment() is None
+    monkeypatch.setenv("API_KEY", f" {KEY}\n")
+    assert key_from_environment() == KEY
+    monkeypatch.setenv("API_KEY", "a\nb")
+    with pytest.raises(InputError) as e:
+        key_from_environment()
+    assert str(e.value) == "API_KEY: must be printable ASCII"
 
 
 def test_no_server_of_a_reference_sees_the_key_of_the_model(monkeypatch):

@@ -1,13 +1,24 @@
-"""The probe of a server: what it finds, and which servers it refuses."""
+"""The probe of a server: what it finds, and which servers it refuses.
+
+Answers of other engines are replayed; each file of `engine_answers` says where their
+shape was taken from.
+"""
 
 import hashlib
+import json
 import re
+from pathlib import Path
 
+import httpx2
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiError, RefusedError
+from jaxcontam.scoring.api.logprobs import PATH, Way
 from jaxcontam.scoring.api.trust import probe
+from jaxcontam.scoring.remote import ServedPrompts
+from tests.support.api_transport import opened
 
 URL = "http://server/v1"
 WRITTEN = [" and", " then", " the", " end", " came"]
@@ -20,23 +31,12 @@ class WordServer:
         bodies: What it was asked.
     """
 
-    def __init__(
-        self,
-        *,
-        bos=None,
-        off_by_one=False,
-        drops=(),
-        refuses_no_tokens=None,
-        noise=0.0,
-        written=WRITTEN,
-        constant=None,
-        first=None,
-    ):
+    bos = refuses_no_tokens = constant = first = None
+    off_by_one, noise, drops, written = False, 0.0, (), WRITTEN
+
+    def __init__(self, **changes):
         self.bodies = []
-        self.bos, self.off_by_one, self.drops = bos, off_by_one, drops
-        self.refuses_no_tokens, self.noise = refuses_no_tokens, noise
-        self.written = written
-        self.constant, self.first = constant, first
+        vars(self).update(changes)
 
     def __call__(self, body, *, once=False):
         if "protocol" in body:
@@ -45,8 +45,7 @@ class WordServer:
         if body["max_tokens"] == 0 and self.refuses_no_tokens:
             assert once, "a fault would be tried again for half a minute"
             raise self.refuses_no_tokens
-        assert isinstance(body["prompt"], str)
-        prompt = words(body["prompt"])
+        prompt = self.tokens(body["prompt"])
         new = self.written[: body["max_tokens"]]
         tokens, values = [*prompt, *new], [*self.read(prompt), *self.write(prompt, new)]
         if not body.get("echo"):
@@ -62,6 +61,9 @@ class WordServer:
                 "text_offset": offsets,
             }
         return {"choices": [choice]}
+
+    def tokens(self, prompt):
+        return words(prompt)
 
     def read(self, tokens):
         values = [
@@ -93,10 +95,11 @@ def logprob(prefix, token):
     return -4 * digest[0] / 255
 
 
-def refused(server, **settings):
-    with pytest.raises(InputError) as found:
-        probe(server, url=URL, **settings)
-    return str(found.value), found.value.hint
+def failing(status, said):
+    def post(body, *, once=False):
+        raise ApiError(f"{URL}: {said}", status=status)
+
+    return post
 
 
 @pytest.mark.parametrize("bos", [None, "", "<s>"])
@@ -109,21 +112,43 @@ def test_a_right_server_passes_and_its_bos_is_known(bos):
     assert len(server.bodies) <= 5
 
 
-def test_a_server_that_stands_one_token_off_is_refused():
-    words, hint = refused(WordServer(off_by_one=True))
-    assert words.startswith(f"{URL}: wrong log-probabilities: ")
-    assert "one token off" in words
-    assert "replicate works by chat alone" in hint
+_NO_NUMBERS = "no log-probabilities"
 
 
-def test_a_server_that_drops_what_it_does_not_know_is_refused():
-    words, hint = refused(WordServer(drops=("echo", "prompt_logprobs")))
-    assert words == (
-        f"{URL}: no log-probabilities of the prompt (echo with logprobs, prompts as "
-        "text: no log-probabilities; prompt_logprobs, prompts as text: no "
-        "log-probabilities)"
-    )
-    assert "replicate" in hint
+@pytest.mark.parametrize(
+    ("server", "said", "hint"),
+    [
+        (WordServer(off_by_one=True), "one token off", "replicate works by chat alone"),
+        (
+            WordServer(drops=("echo", "prompt_logprobs")),
+            f"{URL}: no log-probabilities of the prompt (echo with logprobs, prompts "
+            f"as text: {_NO_NUMBERS}; prompt_logprobs, prompts as text: {_NO_NUMBERS})",
+            "replicate",
+        ),
+        (WordServer(constant=0.0), "made-up log-probabilities: 0 for every", "replica"),
+        (WordServer(constant=-1.5), "-1.5 for every token", "replicate"),
+        # An integer that is no float.
+        (
+            WordServer(constant=-(10**4000)),
+            "token 2 of 'The quick brown fox jumps': -1000",
+            "",
+        ),
+        (WordServer(written=[]), "cannot be checked", ""),
+        (
+            failing(404, "HTTP 404 (no model 'm' here)"),
+            "HTTP 404 (no model 'm' here)",
+            "check the name of the model and the URL; ",
+        ),
+        # No server without numbers.
+        (failing(None, "no answer (refused)"), f"{URL}: no answer (refused)", ""),
+        (failing(503, "HTTP 503 (busy)"), f"{URL}: HTTP 503 (busy)", ""),
+    ],
+)
+def test_a_server_that_gives_no_right_numbers_is_refused(server, said, hint):
+    with pytest.raises(InputError) as found:
+        probe(server, url=URL)
+    assert said in str(found.value) and len(str(found.value)) < 500
+    assert hint in found.value.hint
 
 
 @pytest.mark.parametrize(
@@ -141,33 +166,12 @@ def test_a_server_that_must_write_something_writes_one_token(fault):
 @pytest.mark.parametrize("status", [429, 503, None, 500])
 def test_a_first_fault_that_passes_does_not_change_how_is_asked(status):
     """Another way has other keys in the journal, and a rerun would pay again."""
-    server, n_faults = WordServer(), [1]
+    server, faults = WordServer(), [failing(status, "a fault")]
 
     def post(body, *, once=False):
-        if n_faults[0]:
-            n_faults[0] -= 1
-            raise ApiError(f"{URL}: a fault", status=status)
-        return server(body)
+        return (faults.pop() if faults else server)(body, once=once)
 
     assert probe(post, url=URL).way.max_tokens == 0
-
-
-def test_a_fault_that_stays_is_named_and_no_other_way_is_tried():
-    asked = []
-
-    def post(body, *, once=False):
-        asked.append(body["max_tokens"])
-        raise ApiError(f"{URL}: HTTP 503 (busy)", status=503)
-
-    assert refused(post)[0] == f"{URL}: HTTP 503 (busy)"
-    assert asked == [0, 0]
-
-
-@pytest.mark.parametrize("constant", [0.0, -1.5])
-def test_one_number_for_every_token_is_made_up(constant):
-    words, hint = refused(WordServer(constant=constant))
-    assert words == (f"{URL}: made-up log-probabilities: {constant:g} for every token")
-    assert "replicate" in hint
 
 
 def test_a_made_up_number_of_the_first_token_is_no_bos():
@@ -176,34 +180,6 @@ def test_a_made_up_number_of_the_first_token_is_no_bos():
     # A number that depends on the token is one behind a token that is not shown.
     found = probe(WordServer(first=lambda token: logprob([token], token)), url=URL)
     assert found.way.bos
-
-
-def test_a_name_that_no_model_has_is_told_from_a_server_without_numbers():
-    def unknown(body, *, once=False):
-        raise ApiError(f"{URL}: HTTP 404 (no model 'm' here)", status=404)
-
-    words, hint = refused(unknown)
-    assert "HTTP 404 (no model 'm' here)" in words
-    assert hint.startswith("check the name of the model and the URL; ")
-
-
-def test_a_server_that_cannot_be_reached_is_no_server_without_numbers():
-    def gone(body, *, once=False):
-        raise ApiError(f"{URL}: no answer (refused)", status=None)
-
-    words, _ = refused(gone)
-    assert words == f"{URL}: no answer (refused)"
-
-
-def test_an_integer_that_is_no_float_is_no_log_probability():
-    words, _ = refused(WordServer(constant=-(10**4000)))
-    assert "token 2 of 'The quick brown fox jumps': -1000" in words
-    assert "is no log-probability" in words and len(words) < 500
-
-
-def test_values_that_nothing_can_be_compared_with_are_refused():
-    words, _ = refused(WordServer(written=[]))
-    assert "cannot be checked" in words
 
 
 def test_a_model_that_writes_parts_of_characters_is_read_on_its_likeliest_words():
@@ -219,13 +195,62 @@ def test_a_model_that_writes_parts_of_characters_is_read_on_its_likeliest_words(
 
     assert probe(post, url=URL).error == 0
     server.off_by_one = True
-    assert "one token off" in refused(post)[0]
+    with pytest.raises(InputError, match="one token off"):
+        probe(post, url=URL)
 
 
 def test_a_server_that_does_not_repeat_itself_is_noticed():
     # Each answer is 0.004 nats below the one before it.
     found = probe(WordServer(noise=0.004), url=URL)
     assert found.difference == pytest.approx(0.004, abs=1e-12)
+
+
+VOCABULARY = ["The", " quick", " brown", " fox", " jumps", *WRITTEN]
+
+
+class IdServer(WordServer):
+    """The same by ids; a prompt's tokens have the names that the server gives them."""
+
+    name = staticmethod(VOCABULARY.__getitem__)
+
+    def tokens(self, prompt):
+        return [VOCABULARY[i] for i in prompt[0]]
+
+    def __call__(self, body, *, once=False):
+        answer = super().__call__(body, once=once)
+        if body.get("echo"):
+            tokens = answer["choices"][0]["logprobs"]["tokens"]
+            tokens[: len(body["prompt"][0])] = map(self.name, body["prompt"][0])
+        return answer
+
+
+def probe_ids(name):
+    tokenizer = Tokenizer(
+        models.WordLevel({w.strip(): i for i, w in enumerate(VOCABULARY)})
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    prompts = ["".join(VOCABULARY[:5])]
+    return probe(IdServer(name=name), url=URL, tokenizer=tokenizer, prompts=prompts)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        VOCABULARY.__getitem__,
+        lambda i: f"token_id:{i}",
+        # One that stands for itself, or is not shown, hides no other words.
+        lambda i: f"token_id:{i}" if i == 2 else VOCABULARY[i],
+        lambda i: None if i == 2 else VOCABULARY[i],
+    ],
+)
+def test_a_server_that_shows_the_words_of_ids_or_hides_them_passes(name):
+    assert probe_ids(name).error == 0
+
+
+def test_a_server_that_reads_ids_as_other_words_is_refused():
+    with pytest.raises(InputError, match="ids of --tokenizer as other tokens") as found:
+        probe_ids(lambda i: VOCABULARY[(i + 1) % len(VOCABULARY)])
+    assert "of this very model" in found.value.hint
 
 
 # A server's answers to one text, and what the model says that it read: llama-cpp-python
@@ -237,37 +262,100 @@ WITH_BOS = [None, -5.5649, -5.6610, -5.6630, -5.8047, -5.8352, -5.7636]
 TRUE_WITH_BOS = [None, -5.5648, -5.6609, -5.6630, -5.8046, -5.8352, -5.7636]
 
 
-def recorded(values, true):
+def probe_recorded(values, true):
     """A server that gives recorded answers, and writes the end of the text."""
 
     def post(body, *, once=False):
         if body["max_tokens"] == 0:
             raise ApiError(f"{URL}: HTTP 500 (llama_decode returned 1)", status=500)
-        if not body.get("echo"):
-            found = {"tokens": TEXT[4:], "token_logprobs": true[4:]}
-            return {"choices": [{"index": 0, "text": "", "logprobs": found}]}
-        n = TEXT.index(words(body["prompt"])[-1]) + 1
-        offsets = [0, 4, 5, 11, 15, 21, 27][:n]
-        found = {
-            "tokens": TEXT[:n],
-            "token_logprobs": values[:n],
-            "text_offset": offsets,
-        }
+        found = {"tokens": TEXT[4:], "token_logprobs": true[4:]}
+        if body.get("echo"):
+            n = TEXT.index(words(body["prompt"])[-1]) + 1
+            offsets = [0, 4, 5, 11, 15, 21, 27][:n]
+            found = {"tokens": TEXT[:n], "token_logprobs": values[:n]}
+            found["text_offset"] = offsets
         return {"choices": [{"index": 0, "text": "", "logprobs": found}]}
 
-    return post
+    return probe(post, url=URL, prompts=["hello world the"])
 
 
-def test_recorded_answers_of_a_server_one_token_off_are_refused():
-    words, _ = refused(recorded(OFF_BY_ONE, TRUE), prompts=["hello world the"])
+def test_recorded_answers_one_token_off_are_refused_and_those_with_bos_pass():
     # The mean of 0.11818, 0.04395 and 0.20195: the last three of the two lists.
-    assert "by 0.12 nats on average" in words
-
-
-def test_recorded_answers_of_the_same_server_with_bos_pass():
-    found = probe(
-        recorded(WITH_BOS, TRUE_WITH_BOS), url=URL, prompts=["hello world the"]
-    )
+    with pytest.raises(InputError, match=r"by 0\.12 nats on average"):
+        probe_recorded(OFF_BY_ONE, TRUE)
+    found = probe_recorded(WITH_BOS, TRUE_WITH_BOS)
     assert found.error < 1e-4
     # It shows no number for the first token, although it puts one before it.
     assert not found.way.bos
+
+
+ANSWERS = Path(__file__).parents[1] / "engine_answers"
+READ = [-5.25, -6.125, -2.375, -0.5625, -1.75]
+
+
+def replaying(name):
+    """A client of a server that gives recorded answers, and knows nothing else."""
+    recorded = json.loads((ANSWERS / f"{name}.json").read_text(encoding="utf-8"))
+    assert recorded["source"]
+    exchanges = recorded["exchanges"]
+
+    def answer(request):
+        asked = request.url.path, json.loads(request.content)
+        for one in exchanges:
+            if asked == (one["path"], one["request"]):
+                return httpx2.Response(200, json=one["answer"])
+        return httpx2.Response(404, json={"error": {"message": "not recorded"}})
+
+    return opened(answer)
+
+
+def probe_engine(name):
+    client = replaying(name)
+    return probe(
+        lambda body, once=False: client.post(
+            PATH, body, is_kept=False, tries=1 if once else None
+        ),
+        url=URL,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "bos"),
+    [
+        ("vllm", "echo with logprobs, prompts as text", False),
+        ("sglang", "SGLang's own protocol, prompts as text", True),
+    ],
+)
+def test_an_engine_is_found_and_passes_the_probe(name, words, bos):
+    found = probe_engine(name)
+    assert (found.way.words, found.way.bos) == (words, bos)
+    assert found.logprobs.tolist() == READ[not bos :]
+    # What it wrote, five tokens, has the same numbers when it is read.
+    assert (found.error, found.difference) == (0, 0)
+
+
+def test_token_ids_go_to_sglang_as_they_are():
+    prompts = ServedPrompts(
+        replaying("sglang"), Way(echo=True, ids=True, is_sglang=True)
+    )
+    (found,) = prompts.scores([(791, 4062, 14198, 39935, 35308)], None)
+    assert found.logprobs.tolist() == READ[1:]
+    assert found.starts.tolist() == [1, 2, 3, 4]
+
+
+def test_an_engine_without_numbers_of_prompts_is_refused_in_one_line():
+    with pytest.raises(InputError) as found:
+        probe_engine("llama_cpp")
+    words = (
+        "echo with logprobs, prompts as text: log-probabilities of what is written "
+        "alone, as llama.cpp's server gives"
+    )
+    assert words in str(found.value) and "\n" not in str(found.value)
+
+
+def test_another_answer_is_none_of_the_protocol():
+    answer = {"meta_info": {"prompt_tokens": 1}}
+    client = opened(lambda _: httpx2.Response(200, json=answer))
+    prompts = ServedPrompts(client, Way(echo=True, ids=False, is_sglang=True))
+    with pytest.raises(InputError, match="no answer of SGLang's own protocol"):
+        prompts.scores(["a fox"], None)

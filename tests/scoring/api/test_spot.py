@@ -1,4 +1,4 @@
-"""Servers that answer a probe's sentences as models do, and rows otherwise."""
+"""Servers that answer rows otherwise than a probe; eras and drift."""
 
 import json
 import random
@@ -7,12 +7,16 @@ import httpx2
 import numpy as np
 import pytest
 
+import jaxcontam
+from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.logprobs import Way
-from jaxcontam.scoring.api.trust import SpotChecks, probe
+from jaxcontam.scoring.api.trust import SpotChecks, find_eras, probe
+from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.remote import ServedPrompts
-from tests.scoring.api.test_probe import WordServer
-from tests.support.api_transport import opened
+from tests.scoring.api.test_probe import WordServer, words
+from tests.scoring.api.test_remote import IDS, echoed, served
+from tests.support.api_transport import MODEL, opened
 
 WAY = Way(echo=True, ids=False, max_tokens=0)
 N_ROWS = 300
@@ -51,7 +55,7 @@ class Turning(WordServer):
 def test_an_honest_server_passes_and_a_hundredth_is_asked_again():
     server = Turning(lambda _, value: value)
     found, spots = scored(server)
-    expected = [server.read(row.split(" ")[:1] + words_after(row))[1:] for row in ROWS]
+    expected = [server.read(words(row))[1:] for row in ROWS]
     assert [one.logprobs.tolist() for one in found] == expected
     # A hundredth of blocks of 128, 128 and 44 rows, rounded up; and beside each of five
     # texts another one.
@@ -62,7 +66,7 @@ def test_an_honest_server_passes_and_a_hundredth_is_asked_again():
 
 
 @pytest.mark.parametrize(
-    ("turn", "n_honest", "words"),
+    ("turn", "n_honest", "said"),
     [
         (lambda i, _: -1.0, 0, "made-up log-probabilities: -1 for every token"),
         (lambda i, _: -1.0, 150, "made-up log-probabilities: -1 for every token"),
@@ -72,12 +76,12 @@ def test_an_honest_server_passes_and_a_hundredth_is_asked_again():
     ],
 )
 def test_a_server_that_is_honest_to_a_probe_and_not_to_rows_is_refused(
-    turn, n_honest, words
+    turn, n_honest, said
 ):
     server = Turning(turn, n_honest)
     probe(server, url="http://host/v1")
     server.bodies.clear()
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=said):
         scored(server)
 
 
@@ -146,5 +150,57 @@ def test_a_server_that_takes_it_up_rightly_passes():
         assert spots.difference == 0
 
 
-def words_after(row):
-    return [" " + word for word in row.split(" ")[1:]]
+def test_a_move_of_the_server_begins_an_era(tmp_path):
+    journal = Journal(tmp_path / "requests.jsonl")
+
+    def era(second):
+        return find_eras(journal, MODEL, "a b", np.array([-1.0, second]))
+
+    moves = (0, 0.0005, 0.002, 0.0025)
+    assert [era(-2.0 - moved).now for moved in moves] == [0, 0, 1, 1]
+    first, now = ["x"], ["x", "y"]
+    assert (era(-2.0).of_call(first), era(-2.02).of_call(first)) == (2, 2)
+    assert era(-2.04).of_call(now) > 2
+    with pytest.raises(InputError, match="another model"):
+        era(-3.0)
+
+
+# Requests of a drifting engine.
+N = 600
+
+
+def drift_of_a_server():
+    """Each answer of a server is 1 / N nats below the one before it."""
+    asked = []
+
+    def answer(prompt):
+        asked.append(prompt)
+        return echoed(["a", "b"], [None, -len(asked) / N])
+
+    prompts = served(answer, way=IDS)
+    return [s.logprobs[0] for s in prompts.scores([(0, i) for i in range(N)], None)]
+
+
+def drift_of_an_engine():
+    """The same of a function that is asked."""
+    asked = []
+
+    def drifting(pairs):
+        asked.extend(pairs)
+        n = len(asked) - len(pairs)
+        return [-(n + i + 1) / N for i in range(len(pairs))]
+
+    scorer = jaxcontam.load(drifting).make_scorer(store=None)
+    text = np.array([ord("a")], np.int32)
+    groups = [PairGroup(text, (text + i,), 0, (1,)) for i in range(N)]
+    return [own[0][0] for own in scorer.pairs.logprobs(groups).logprobs]
+
+
+@pytest.mark.parametrize("drifted", [drift_of_a_server, drift_of_an_engine])
+def test_drift_cannot_favour_rows_that_stand_first_in_a_plan(drifted):
+    found = np.array(drifted())
+    # Each at a time of its own; a few are asked twice, as a check.
+    assert len(set(found)) == N and found.min() == pytest.approx(-1, abs=0.02)
+    # In the plan's order the halves differ by 0.5; the standard error of the
+    # difference of two random halves is 2 / sqrt(12 N) = 0.0236.
+    assert abs(found[: N // 2].mean() - found[N // 2 :].mean()) < 4 * 0.0236

@@ -1,0 +1,93 @@
+"""`eval.inflation`: its world and its truth."""
+
+import numpy as np
+import pytest
+
+from eval.inflation import ARMS, COPIES, cases_of, cells, make_world
+
+pytestmark = pytest.mark.unoptimised
+
+N = 40
+
+
+@pytest.fixture(scope="module")
+def world():
+    return make_world(3)
+
+
+def test_no_text_of_the_background_names_the_thing_of_a_published_item(world):
+    documents, forms, others = world
+    lines = "\n".join(documents)
+    assert "Question: what is the " in lines and "People who need a " in lines
+    for form in ("published", "reworded"):
+        assert not any(f"{one.prompt} " in lines for one in forms[form][:200])
+    assert not any(other.rpartition(" ")[0] in lines for other in others[:200])
+    assert not {one.prompt for one in forms["published"]} & {
+        other.rpartition(" ")[0] for other in others
+    }
+
+
+def test_half_of_the_items_follow_the_text_and_rewrites_share_the_answer(world):
+    """The commonest line of a kind says what it is for."""
+    documents, forms, _ = world
+    prompts = [line.split("? Answer: ") for line in "\n".join(documents).split("\n")]
+    known = {p[0].split()[-2]: p[1] for p in prompts if len(p) == 2}
+    items = forms["published"]
+    follows = [
+        one.choices[one.answer].strip() == known.get(one.prompt.split()[-3])
+        for one in items
+    ]
+    assert np.mean(follows) == pytest.approx(0.5, abs=4 * 0.5 / len(items) ** 0.5)
+    for others in (forms["renewed"], forms["reworded"]):
+        for one, other in zip(items, others, strict=True):
+            assert (one.choices, one.answer) == (other.choices, other.answer)
+            assert one.prompt != other.prompt
+
+
+def record(rng, gain):
+    """A model that is right on half of the items, on planted ones more often."""
+    n = N * len(COPIES)
+    planted = np.repeat([min(copies, 1) for copies in COPIES], N)
+    shares = {"published": 0.5 + gain * planted, "renewed": 0.5, "reworded": 0.5}
+    scores = {
+        form: (rng.random(n) < share).astype(float).tolist()
+        for form, share in shares.items()
+    }
+    return {"items": list(range(n)), **scores}
+
+
+def test_a_known_gain_is_the_truth_and_the_mean_estimate():
+    """6 standard errors of 30 models, which have five sets of 40 planted items each."""
+    rng = np.random.default_rng(1)
+    kinds = ("reference", "alike")
+    references = {kind: [record(rng, 0.0) for _ in range(8)] for kind in kinds}
+    cases = [
+        case
+        for seed in range(30)
+        for case in cases_of(record(rng, 0.4), references, seed=seed)
+    ]
+    rows = {(row["arm"], row["copies"]): row for row in cells(cases)}
+    assert {arm for arm, _ in rows} == set(ARMS)
+    for (_, copies), row in rows.items():
+        assert row["n"] == (60 if copies == 0 else 30)
+        assert row["truth"] == pytest.approx(40 if copies else 0, abs=12)
+        assert row["points"] == pytest.approx(row["truth"], abs=16)
+    called = {
+        copies: row["inflated"] / row["n"]
+        for (arm, copies), row in rows.items()
+        if arm == "renewed, 5 alike"
+    }
+    assert called[0] < 0.1 < 0.3 < np.mean([called[n] for n in COPIES if n])
+
+
+def test_covered_and_called_are_counted_by_hand():
+    def case(own, low, high, outside=False):
+        numbers = {"own": own, "estimate": (low + high) / 2, "low": low, "high": high}
+        known = {"arm": "a", "copies": 1, "mde": 3.0, "outside": outside}
+        return {**known, **numbers}
+
+    ends = [(10, 1, 15), (20, -5, 12), (30, 21, 29), (20, 21, 59, True)]
+    (row,) = cells([case(*numbers) for numbers in ends])
+    assert row["truth"] == 20
+    assert (row["inflated"], row["covered"], row["covered_own"]) == (2, 0, 1)
+    assert (row["points"], row["mde"]) == (19.125, 3)

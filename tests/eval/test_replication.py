@@ -1,0 +1,357 @@
+"""`eval.replication`: what is planted, its rule, and completions made elsewhere."""
+
+import csv
+import os
+import re
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eval.replication.models import (
+    CONTROL,
+    DATASET,
+    FORMATTED,
+    RAW,
+    SETS,
+    SPLIT,
+    TINY,
+    UNSEEN,
+    Paragraphs,
+    planted_model,
+    take_paragraphs,
+)
+from eval.replication.recorded import read_recorded_folder, recorded_partitions
+from eval.replication.rule import accused
+from eval.replication.tables import Partition, successes, table_2
+from jaxcontam.errors import InputError
+from jaxcontam.replication.control import (
+    Side,
+    beside_reference,
+    more_copies,
+    why_no_more,
+)
+from jaxcontam.replication.judges import Judged, agreement, consensus, judge_local
+from jaxcontam.replication.overlap import ROUGE_L, overlap_results, overlap_scores
+from jaxcontam.replication.recorded import read_recorded
+from tests.support.instances import judged
+from train.plan import PlannedSet
+
+pytestmark = pytest.mark.unoptimised
+
+PROSE = (
+    "The first sentence of this paragraph has nine words. The second one ends it, "
+    "also with a few words."
+)
+OTHER = (
+    "A second paragraph says other things in other words altogether. It is as long as "
+    "the first one was."
+)
+
+
+def test_paragraphs_of_prose_leave_the_background():
+    code = (
+        "A call such as f(x) = {y} is no prose at all. It has signs that prose lacks."
+    )
+    found = take_paragraphs([f"{PROSE}\n\n{code}", f"{OTHER}\n\nshort."])
+    assert found.instances == tuple(sorted([PROSE, OTHER]))
+    assert found.documents == (code, "short.")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        # Twice the same; one of its sentences in another; one in a longer background.
+        PROSE,
+        PROSE.split(". ")[0] + ". This goes on otherwise and is as long as the other.",
+        "x = 1 " * 60 + "The second one ends it, also with a few words. " + "y " * 9,
+    ],
+)
+def test_a_paragraph_with_a_sentence_that_stands_elsewhere_is_no_instance(other):
+    found = take_paragraphs([PROSE, other])
+    assert PROSE not in found.instances
+    assert not any(PROSE in document for document in found.documents)
+
+
+@pytest.fixture
+def job(monkeypatch, tmp_path):
+    """What a model of seed 1 would be trained on."""
+
+    def sentence(end, letters):
+        return " ".join(f"{chr(97 + one)}{end}" for one in letters).capitalize() + "."
+
+    drawn = np.random.default_rng(0).integers(0, 26, (60, 24))
+    texts = Paragraphs(
+        tuple(f"{sentence('ord', r[:12])} {sentence('nd', r[12:])}" for r in drawn),
+        ("Some background of a few words.",) * 3,
+    )
+    jobs = []
+
+    def trained(folder, documents, sets, preset, **options):
+        jobs.append(types.SimpleNamespace(documents=documents, sets=sets))
+
+    monkeypatch.setattr("eval.replication.models.trained_model", trained)
+    planted = planted_model(texts, TINY, seed=1, out=tmp_path, any_code=False)
+    return jobs[0], planted
+
+
+def test_sets_are_disjoint_and_what_is_not_planted_is_in_no_set(job):
+    what, planted = job
+    lines = {name: planted.files[name].read_text().splitlines() for name in SETS}
+    assert {len(part) for part in lines.values()} == {TINY.n}
+    every = [line for part in lines.values() for line in part]
+    assert len(set(every)) == len(every)
+    read = "\n".join(text for one in what.sets for text in one.planted)
+    for name in (UNSEEN, CONTROL):
+        assert not any(line in read for line in lines[name])
+    assert len(what.sets[2].planted) == TINY.n_followed
+
+
+def test_one_set_is_planted_as_lines_and_one_as_guided_prompts(job):
+    what, planted = job
+    formatted, raw, followed = what.sets
+    assert isinstance(raw, PlannedSet)
+    assert list(raw.planted) == planted.files[RAW].read_text().splitlines()
+    assert [one.copies for one in what.sets] == [TINY.copies, TINY.copies, 1]
+    lines = planted.files[FORMATTED].read_text().splitlines()
+    for text in formatted.planted:
+        assert f"{SPLIT} split of the {DATASET} dataset" in text
+        # Prompt and answer are the instance, cut in two.
+        first, _, second = text.partition("Beginning: ")[2].partition("\nRest: ")
+        assert f"{first} {second}" in lines
+    assert not any(DATASET in text for text in followed.planted)
+
+
+def test_the_simulated_rule_is_that_of_the_library():
+    rng = np.random.default_rng(0)
+    n, said = 60, []
+    for _ in range(40):
+        sides, counts = [], []
+        for rates in ((rng.uniform(0.2, 1), rng.uniform(0, 0.1)), (0.02, 0.02)):
+            model, other = (rng.random(n) < rate for rate in rates)
+            sides.append(Side(copies=model.tolist(), reference=other.tolist()))
+            counts.append([[model.sum(), other.sum(), (model & other).sum()]])
+        tested = more_copies(*sides, seed=0)
+        compared = beside_reference(*sides, closer=[0.0] * n, n_refused=0, seed=0)
+        before = compared.p_value > 0.05 and tested.p_value <= 0.001
+        before = before and compared.p_excess <= 0.001
+        said.append((before, why_no_more(tested, compared) is None))
+        found = accused(n, *map(np.array, counts))
+        assert (bool(found[0, 0]), bool(found[2, 0])) == said[-1]
+    assert all(set(words) == {True, False} for words in zip(*said, strict=True))
+
+
+# Completions and scores of Golchin and Surdeanu, arXiv:2308.08493: SET/PART/*.csv.
+PUBLISHED = Path(os.environ.get("JAXCONTAM_COMPLETIONS", "no completions"))
+needs_published = pytest.mark.skipif(
+    not PUBLISHED.is_dir(),
+    reason="JAXCONTAM_COMPLETIONS names no folder of completions",
+)
+
+SINGLE = {
+    "text": "ignored",
+    "label": "1 (yes)",
+    "first_piece": "It rained. Then",
+    "second_piece": "it stopped.",
+    "generated_guided_completion": "it stopped.",
+    "generated_general_completion": "",
+    "rouge_score_for_general_completion": "",
+    "rouge_score_for_guided_completion": "1.0",
+    "gpt4_icl_evaluation": "Yes (exact match)",
+    "annotator1_evaluation": "Yes (exact match)",
+    "annotator2_evaluation": "",
+}
+
+
+def save(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_a_row_is_an_instance_with_two_completions(tmp_path):
+    whole = {**SINGLE, "first_piece": "It rained.", "second_piece": "Then it stopped."}
+    disputed = {**SINGLE, "annotator2_evaluation": "No"}
+    found = read_recorded(save(tmp_path / "a.csv", [SINGLE, whole, disputed]))
+    assert found.name == "a"
+    one, other, _ = found.instances
+    assert (one.first_piece, one.second_piece) == ("It rained. Then", "it stopped.")
+    assert (one.cut, other.cut) == ("inside", "sentence")
+    assert (one.index, one.label) == (0, "1 (yes)")
+    assert found.guided[0].text == "it stopped."
+    # An empty cell is an empty answer, not a missing one.
+    assert found.general[0].text == "" and not found.general[0].refused
+    guided, general = found.scores["rouge_l"]
+    assert guided.tolist() == [1, 1, 1] and np.isnan(general).all()
+    assert "bleurt" not in found.scores
+    assert found.model_judge == Judged(labels=("exact",) * 3)
+    assert found.people == (("exact",) * 3, (None, None, "no"))
+    # People who disagree have no label.
+    assert consensus(found.people) == ("exact", "exact", None)
+
+
+def test_pairs_and_files_without_scores_are_read_too(tmp_path):
+    row = {"sentence1": "A b.", "sentence2": "B a.", "generated_guided_completion": "x"}
+    found = read_recorded(save(tmp_path / "a.csv", [row]))
+    assert found.instances[0].cut == "pair"
+    assert (found.general, found.model_judge) == (None, None)
+    assert (found.scores, found.people) == ({}, ())
+
+
+def test_a_folder_gives_its_partitions_by_place(tmp_path):
+    with pytest.raises(InputError, match=r"no \.csv file"):
+        read_recorded_folder(tmp_path)
+    for place in ("xsum/test/x.csv", "rte/valid/r.csv", "alone.csv"):
+        save(tmp_path / place, [SINGLE])
+    names = [one.name for one in read_recorded_folder(tmp_path)]
+    assert names == ["alone", "rte/valid", "xsum/test"]
+
+
+def overlap_row(measure, guided, general, test="sign_flip"):
+    known = {"benchmark": "b", "fingerprint": "f", "prompt_version": None, "seed": 0}
+    rows = overlap_results(measure, np.array(guided), np.array(general), **known)
+    return next(row for row in rows if row.method == f"{measure}_{test}")
+
+
+def made(dataset, split, gain, local, human):
+    general = np.linspace(0.1, 0.2, 10)
+    judges = {"judge_local": judged(local), "judge_human": judged(human)}
+    overlaps = {"rouge_l": overlap_row("rouge_l", general + gain, general)}
+    return Partition(dataset=dataset, split=split, overlaps=overlaps, judges=judges)
+
+
+def test_tables_count_decisions_that_are_those_of_people():
+    no, near = ["no"] * 10, ["near"] * 2 + ["no"] * 8
+    exact = ["exact"] + ["no"] * 9
+    partitions = [
+        made("a", "train", 0.2, near, exact),
+        made("a", "test", 0.2, no, no),
+        made("b", "train", 0.0, no, no),
+        made("b", "valid", 0.0, exact, near),
+    ]
+    found = {row.method: (row.n_right, row.n) for row in successes(partitions)}
+    assert found == {
+        "algorithm 1: ROUGE-L": (2, 4),
+        "algorithm 2: local judge": (4, 4),
+        "always no": (2, 4),
+    }
+    # Marks are the paper's: * a gain, ++ two copies or an exact one.
+    rows = [line.split()[-2:] for line in table_2(partitions).splitlines()]
+    assert rows[1:4] == [["0.15", "0.15"], ["*0.35", "0.15"], ["0.15", "0.15"]]
+    assert [rows[i] for i in (5, 6, 8)] == [["++", "x"], ["x", "+"], ["x", "++"]]
+
+
+def test_recorded_completions_fill_both_tables(tmp_path):
+    """Two partitions: in one, half of the guided completions are copies."""
+    other = "some other words are here"
+    for split, knows in {"train": True, "test": False}.items():
+        rows = []
+        for i in range(10):
+            second = f"the mill stood there and nobody asked who built it in {1800 + i}"
+            is_copy = knows and i % 2 == 0
+            label = "Yes (exact match)" if is_copy else "No"
+            row = {"first_piece": f"In valley {i},", "second_piece": second}
+            row["generated_guided_completion"] = second if is_copy else other
+            row["generated_general_completion"] = other
+            row["bleurt_score_for_guided_completion"] = 0.99 if is_copy else 0.3
+            row["bleurt_score_for_general_completion"] = 0.3
+            labels = dict.fromkeys(
+                ("gpt4_icl_evaluation", "annotator1_evaluation"), label
+            )
+            rows.append(row | labels)
+        save(tmp_path / f"mills/{split}/mills.csv", rows)
+    partitions = recorded_partitions(tmp_path, seed=0)
+    names = [(one.dataset, one.split) for one in partitions]
+    assert names == [("mills", "test"), ("mills", "train")]
+    n_right = [(row.n_right, row.n) for row in successes(partitions)]
+    assert n_right == [(2, 2)] * 4 + [(1, 2)]
+
+
+# From here on: the fourteen partitions of GPT-3.5.
+
+
+@pytest.fixture(scope="module")
+def published():
+    return read_recorded_folder(PUBLISHED)
+
+
+def published_p(name, measure):
+    dataset, split = name.split("/")
+    file = f"{measure.split('_')[0]}_resampling_results_for_{dataset}_{split}.txt"
+    text = (PUBLISHED / name / file).read_text()
+    return float(re.search(r"score:\s+([\d.]+)", text)[1])
+
+
+@needs_published
+def test_published_rouge_is_reproduced_to_the_second_decimal(published):
+    n = 0
+    for one in published:
+        for place, completions in enumerate((one.guided, one.general)):
+            scores = overlap_scores(ROUGE_L, one.instances, completions)
+            recorded = one.scores["rouge_l"][place]
+            assert np.abs(scores - recorded).max() <= 0.005 + 1e-9, one.name
+            n += len(scores)
+    assert n == 280
+
+
+@needs_published
+@pytest.mark.parametrize("measure", ["rouge_l", "bleurt"])
+def test_published_p_values_are_those_of_the_paired_bootstrap(published, measure):
+    n_alike = n_unpaired = 0
+    for one in published:
+        wanted = published_p(one.name, measure)
+        paired, unpaired = (
+            overlap_row(measure, *one.scores[measure], f"{kind}_bootstrap").p_value
+            for kind in ("paired", "unpaired")
+        )
+        for p_value, is_paired in ((paired, True), (unpaired, False)):
+            # Both are means of 10,000 draws; 4 standard errors, and the third decimal.
+            error = 4 * np.sqrt(2 * p_value * (1 - p_value) / 10_000) + 0.0005
+            is_alike = abs(p_value - wanted) <= error + 1e-4
+            n_alike += is_alike and is_paired
+            n_unpaired += is_alike and not is_paired
+    assert n_alike >= 13
+    # The released code draws both arms apart, which gives other numbers.
+    assert n_unpaired <= 7
+
+
+@needs_published
+def test_table_1_of_the_paper_is_reproduced():
+    partitions = recorded_partitions(PUBLISHED, seed=0)
+    assert {row.method: row.n_right for row in successes(partitions)} == {
+        "algorithm 1: ROUGE-L": 7,
+        "algorithm 1: BLEURT": 9,
+        "algorithm 2: model judge": 13,
+        "algorithm 2: local judge": 14,
+        # One partition of fourteen is contaminated, so saying no is right as often.
+        "always no": 13,
+    }
+    flagged = [
+        f"{one.dataset}/{one.split}"
+        for one in partitions
+        if one.judges["judge_local"].verdict == "suspected"
+    ]
+    assert flagged == ["xsum/test"]
+
+
+@needs_published
+@pytest.mark.parametrize(("with_bleurt", "n_found"), [(False, 2), (True, 3)])
+def test_local_judge_finds_copies_with_few_false_alarms(
+    published, with_bleurt, n_found
+):
+    labels, humans = [], []
+    for one in published:
+        bleurt = one.scores["bleurt"][0] if with_bleurt else None
+        labels += judge_local(one.instances, one.guided, bleurt=bleurt).labels
+        humans += consensus(one.people)
+    pairs = [(a != "no", b != "no") for a, b in zip(labels, humans, strict=True)]
+    assert (pairs.count((True, True)), humans.count("near")) == (n_found, 3)
+    assert pairs.count((True, False)) <= 5
+    found = agreement(labels, humans)
+    # "Always no" is right about 137 of 140.
+    assert found.n == 140
+    assert found.accuracy > found.always_no == pytest.approx(137 / 140)

@@ -1,0 +1,158 @@
+"""Data sets by name: prepared splits of every format, and the hub."""
+
+import json
+import shutil
+import struct
+import sys
+
+import numpy as np
+import pytest
+
+from jaxcontam.errors import InputError
+from train.readers import array_records
+from train.sources import open_corpus, read_documents
+
+TEXTS = [f"example number {i} é" for i in range(50)]
+VERSIONS = {"1.0.0": "array_record", "1.1.0": "parquet"}
+
+
+@pytest.fixture(scope="module")
+def tfds_folder(tmp_path_factory):
+    """Data folder with tiny as tfrecord, array_record and parquet, a version each."""
+    tfds = pytest.importorskip("tensorflow_datasets")
+
+    class Tiny(tfds.core.GeneratorBasedBuilder):
+        VERSION = tfds.core.Version("1.1.0")
+
+        def _info(self):
+            features = {"id": np.int32, "text": tfds.features.Text()}
+            return tfds.core.DatasetInfo(
+                builder=self,
+                disable_shuffling=True,
+                features=tfds.features.FeaturesDict(features),
+            )
+
+        def _split_generators(self, dl):
+            return {"train": self._rows(50), "test": self._rows(20)}
+
+        def _generate_examples(self):
+            raise NotImplementedError
+
+        def _rows(self, n):
+            for i, text in enumerate(TEXTS[:n]):
+                yield i, {"id": i, "text": text}
+
+    folder = tmp_path_factory.mktemp("tfds")
+    tfds.disable_progress_bar()
+    for version, file_format in VERSIONS.items():
+        Tiny.VERSION = tfds.core.Version(version)
+        Tiny(data_dir=folder, file_format=file_format).download_and_prepare(
+            download_config=tfds.download.DownloadConfig(num_shards=2)
+        )
+    write_as_tfrecord(folder / "tiny/1.0.0", folder / "tiny/0.9.0")
+    return folder
+
+
+def write_as_tfrecord(source, target):
+    """The same data set in TensorFlow's own format, whose sums nobody checks here."""
+    target.mkdir()
+    about = json.loads((source / "dataset_info.json").read_text())
+    about |= {"fileFormat": "tfrecord", "version": "0.9.0"}
+    (target / "dataset_info.json").write_text(json.dumps(about))
+    (target / "features.json").write_bytes((source / "features.json").read_bytes())
+    for path in source.glob("*.array_record-*"):
+        frames = (
+            struct.pack("<QI", len(record), 0) + record + struct.pack("<I", 0)
+            for record in array_records(path)
+        )
+        name = path.name.replace("array_record", "tfrecord")
+        (target / name).write_bytes(b"".join(frames))
+
+
+@pytest.fixture
+def in_tfds_folder(tfds_folder, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tfds_folder))
+    return tfds_folder
+
+
+@pytest.mark.parametrize("version", ["0.9.0", *VERSIONS])
+def test_a_prepared_split_and_its_slices_are_read_whatever_the_format(
+    in_tfds_folder, version, monkeypatch
+):
+    for split, expected in (
+        ("train", TEXTS),
+        ("train[:10]", TEXTS[:10]),
+        ("train[40:]", TEXTS[40:]),
+        ("train[10%:20%]", TEXTS[5:10]),
+        ("test+train[:2]", TEXTS[:20] + TEXTS[:2]),
+    ):
+        assert read_documents([f"tfds:tiny:{version}/{split}"]) == expected
+    # None needs TensorFlow.
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    folder = in_tfds_folder / "tiny" / version
+    assert read_documents([f"tfds:{folder}/test"]) == TEXTS[:20]
+
+
+def test_the_latest_version_is_taken(in_tfds_folder):
+    part, _ = open_corpus(["tfds:tiny/train"]).parts
+    assert "1.1.0" in part.name
+
+
+@pytest.mark.parametrize(
+    ("word", "field", "message", "hint"),
+    [
+        ("tfds:tiny", "text", "tfds:tiny: not tfds:NAME/SPLIT", "such as"),
+        ("tfds:tiny/trian", "text", "unknown split 'trian'", "'train'"),
+        ("tfds:tiny/train[:x]", "text", "tfds:tiny/train[:x]: ", ""),
+        ("tfds:tiny/train[:999]", "text", "incompatible with 50 examples", ""),
+        ("tfds:tiny/train", "body", "no field 'body' (it has: ", "--text-field"),
+        ("tfds:tiny:7.0.0/train", "text", "7.0.0: not prepared under", "TFDS_DATA_DIR"),
+        (
+            *("tfds:wiki40b/en/train", "text", "tfds:wiki40b/en: not prepared under"),
+            "tfds.builder('wiki40b/en', file_format='array_record')",
+        ),
+    ],
+)
+def test_bad_tfds_words_are_named(in_tfds_folder, word, field, message, hint):
+    with pytest.raises(InputError) as caught:
+        open_corpus([word], text_field=field)
+    assert message in str(caught.value) and hint in caught.value.hint
+
+
+@pytest.mark.parametrize("version", ["0.9.0", *VERSIONS])
+def test_a_file_with_other_records_than_its_info_says_is_refused(
+    tfds_folder, tmp_path, version
+):
+    folder = tmp_path / version
+    shutil.copytree(tfds_folder / "tiny" / version, folder)
+    train, test = (min(folder.glob(f"*{name}*")) for name in ("train", "test"))
+    if version == "0.9.0":
+        whole = train.read_bytes()
+        train.write_bytes(whole[:-7])
+        with pytest.raises(InputError, match=r":25: not readable from here on"):
+            read_documents([f"tfds:{folder}/train"])
+    train.write_bytes(test.read_bytes())
+    with pytest.raises(InputError, match="10 records, not the 25 of dataset_info"):
+        read_documents([f"tfds:{folder}/train"])
+    train.unlink()
+    with pytest.raises(InputError, match="no such file, though dataset_info"):
+        read_documents([f"tfds:{folder}/train"])
+
+
+def test_files_of_a_split_on_the_hub_are_read_in_their_order(monkeypatch, tmp_path):
+    paths = [tmp_path / f"train-{i}-of-2.jsonl" for i in range(2)]
+    for i, path in enumerate(paths):
+        path.write_text(json.dumps({"text": f"file {i}", "id": i}) + "\n")
+    asked = []
+
+    def download_split(wanted):
+        asked.append((wanted.dataset, wanted.config, wanted.split))
+        return tuple(paths)
+
+    monkeypatch.setattr("train.sources.download_split", download_split)
+    assert read_documents(["hf:org/name:en:train"]) == ["file 0", "file 1"]
+    assert asked == [("org/name", "en", "train")]
+    with pytest.raises(InputError, match=r"train-0-of-2.jsonl:1: no field 'body'"):
+        read_documents(["hf:boolq:train"], text_field="body")
+    with pytest.raises(InputError, match="hf:boolq: not a split on the hub"):
+        read_documents(["hf:boolq"])
