@@ -18,9 +18,9 @@ from jaxcontam.scoring.prefixed import prefixed_sums
 from jaxcontam.sources import imported, source_digest
 from tests.support.membership_model import fast_tokenizer, fresh_decoder
 from tests.support.served_model import decoder
+from train.config import PRESETS
 from train.population_models import Job, plan_tests, set_results, train_models
 from train.population_plan import Design, plan_model, texts_in_memory
-from train.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
 MADE = "train.population_models"
@@ -35,7 +35,7 @@ def executed(tmp_path_factory):
     words = [" ".join(f"word{i}" for i in rng.integers(0, 90, 60)) for _ in range(90)]
     design = Design(
         name="set",
-        preset=PRESETS["pulse"],
+        config=PRESETS["pulse"],
         n_examples=12,
         copies=(0, 2),
         n_steps=23,  # no other test's, so that the step is traced here

@@ -238,19 +238,13 @@ class RunLog:
         """Write the numbers of the steps that follow `before` steps."""
         last = before + len(metrics.loss)
         state = self.progress.update(last, metrics.loss.tolist())
-        rate = state.tokens_per_second
         self._metrics.append(
             last,
-            {
-                **metrics._asdict(),
-                "rate": self._rates_N[before:last],
-            },
-            {
-                "seconds": time.monotonic() - self._start,
-                "tokens_per_second": rate and round(rate, 1),
-                "mfu": state.mfu and round(state.mfu, 4),
-            },
+            metrics._asdict() | {"rate": self._rates_N[before:last]},
             tokens_a_step=self._step_tokens,
+            seconds=time.monotonic() - self._start,
+            tokens_per_second=state.tokens_per_second,
+            mfu=state.mfu,
         )
 
     def validation(self, step: int, loss: float) -> None:

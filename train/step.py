@@ -117,7 +117,7 @@ def training_step(
             check_vma=False,
         )
     loss, gradients = local(params, batch_BT)
-    norms = optax.global_norm(gradients), optax.global_norm(params)
+    norms = optax.tree.norm(gradients), optax.tree.norm(params)
     updates, opt_state = optimizer.update(gradients, opt_state, params)
     return optax.apply_updates(params, updates), opt_state, StepMetrics(loss, *norms)
 

@@ -118,21 +118,27 @@ class MetricsLog:
         self,
         last_step: int,
         of_steps: Mapping[str, np.ndarray],
-        of_block: Mapping[str, float | None],
         *,
         tokens_a_step: int,
+        seconds: float,
+        tokens_per_second: float | None = None,
+        mfu: float | None = None,
     ) -> None:
         """Write a block of steps; when it returns, the system has them.
 
         Args:
             last_step: Number of the last one, from 1.
             of_steps: Name -> a float32 number of each step.
-            of_block: Name -> a number of all of them; `seconds` count since this
-                process began to train.
             tokens_a_step: Targets.
+            seconds: Since this process began to train.
+            tokens_per_second: Over the last minute.
+            mfu: Share of the peak, over the same.
         """
-        seconds = self._seconds_before + (of_block["seconds"] or 0.0)
-        block = {**of_block, "seconds": round(seconds, 3)}
+        block = {
+            "seconds": round(self._seconds_before + seconds, 3),
+            "tokens_per_second": tokens_per_second and round(tokens_per_second, 1),
+            "mfu": mfu and round(mfu, 4),
+        }
         first = last_step - len(of_steps["loss"]) + 1
         rows: list[dict[str, Any]] = [
             {

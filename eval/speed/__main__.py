@@ -140,7 +140,7 @@ class Speed:
             )
         if found["n"] > 1:
             raise InputError(
-                f"one device is measured, JAX finds {found['n']}",
+                f"it measures one device, JAX finds {found['n']}",
                 hint="CUDA_VISIBLE_DEVICES=0, or TPU_VISIBLE_CHIPS=0 with "
                 "TPU_CHIPS_PER_PROCESS_BOUNDS=1,1,1 and TPU_PROCESS_BOUNDS=1,1,1",
             )

@@ -162,7 +162,7 @@ def _attend_blocks(
             raw_BGRQP = _product("bqgre,sge->bgrqs", q_BQGRE, cache.keys)
             positions_P = jnp.arange(cache.keys.shape[0])
             seen_1QP = _seen(positions_Q, positions_P, window)
-            seen_1QP &= positions_P < cache.length
+            seen_1QP &= positions_P[None, None] < cache.length
             scores.insert(0, _masked(raw_BGRQP, seen_1QP, config))
         # S here counts the prefix's keys, then the block's own.
         scores_BGRQS = jnp.concatenate(scores, axis=-1)

@@ -36,7 +36,7 @@ PULSE = designs.PULSE.study
 def test_tests_that_are_compared_read_as_many_passes():
     """Within a tenth of adjacency's: by plans of examples of equal length, unscored."""
     passes, study = {}, POPULATIONS["main"].study
-    n, context = study.n_examples, study.preset.decoder.context
+    n, context = study.n_examples, study.config.decoder.context
     ids = tuple(np.full(20, i, np.int32) for i in range(n))
     encoded = Encoded(ids, 1, np.zeros(n, np.int64))
     benchmark = Benchmark("b", tuple(map(str, range(n))), (None,) * n)

@@ -1,15 +1,25 @@
 """`eval.speed`: its arithmetic in closed form, and a pulse run of every part."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
+from flax import nnx
 
-from eval.speed.__main__ import PARTS
+from eval.speed import __main__ as command
+from eval.speed.__main__ import PARTS, Speed
 from eval.speed.growth import exponents
-from eval.speed.measure import interleaved, median_ratio, real_lengths
+from eval.speed.measure import _tried, interleaved, median_ratio, real_lengths
 from eval.speed.served import ServedSpeed
+from eval.speed.subjects import random_decoder, subject
 from eval.speed.tables import judge
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import load_decoder, save_checkpoint
 from tests.train.test_progress import Clock
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,10 +60,72 @@ def test_target_is_met_at_its_bound_and_not_beyond(share, met):
     assert row["wanted"] == "at most 15 %"
 
 
+def test_the_best_of_the_places_of_a_number_counts():
+    parts = {
+        "train_1.4b": {"utilisation": {"jaxcontam": 0.4}},
+        "train_1.4b_kept": {"utilisation": {"jaxcontam": 0.5}},
+    }
+    (row,) = judge(parts)
+    assert (row["value"], row["met"]) == (0.5, True)
+    parts["train_1.4b_kept"] = {"failed": "out of memory: 90 GB"}
+    (row,) = judge(parts)
+    assert (row["value"], row["met"]) == (0.4, False)
+
+
+def _exhaust(words):
+    raise RuntimeError(words)
+
+
+@pytest.mark.parametrize(
+    "words", ["RESOURCE_EXHAUSTED: 30 GB\nmore", "CUDA out of memory. Tried 30 GB"]
+)
+def test_want_of_memory_is_told_by_its_first_line(words):
+    assert _tried(_exhaust, words) == (None, words.splitlines()[0])
+
+
+@pytest.mark.parametrize(
+    ("platform", "n", "message"),
+    [
+        ("cpu", 1, "JAX finds no accelerator here"),
+        ("gpu", 2, "one device, JAX finds 2"),
+    ],
+)
+def test_other_devices_than_one_accelerator_are_refused(
+    platform, n, message, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    found = {"platform": platform, "kind": platform, "n": n}
+    monkeypatch.setattr(command, "in_fresh_process", lambda _: found)
+    with pytest.raises(InputError, match=message):
+        Speed(device="accelerator", out=tmp_path).run()
+
+
+def test_shapes_have_the_sizes_that_they_are_named_by():
+    sizes = {"30m": 0.03e9, "124m": 0.124e9, "1.4b": 1.4e9, "7b": 6.7e9}
+    for size, wanted in sizes.items():
+        config = subject(size, tiny=False).config
+        shapes = nnx.eval_shape(lambda config=config: random_decoder(config))
+        found = sum(leaf.size for leaf in jax.tree.leaves(nnx.state(shapes)))
+        assert found == pytest.approx(wanted, rel=0.03), size
+
+
+def test_a_random_decoder_has_the_dtypes_of_a_loaded_one(tmp_path):
+    made = random_decoder(subject("7b", tiny=True).config)
+    save_checkpoint(made, None, tmp_path, model_type="llama")
+    read = load_decoder(tmp_path, dtype="bfloat16")
+    for (path, one), other in zip(
+        jax.tree.leaves_with_path(nnx.state(made)),
+        jax.tree.leaves(nnx.state(read)),
+        strict=True,
+    ):
+        assert one.dtype == other.dtype, path
+        np.testing.assert_array_equal(one, other)
+
+
 def test_torch_batches_hold_each_sequence_once_sorted_by_length():
     torch_ways = pytest.importorskip("eval.speed.torch_ways")
     lengths = [5, 900, 40, 45, 4096, 7]
-    batches = torch_ways.batches_of([np.zeros(n) for n in lengths], batch_tokens=100)
+    batches = torch_ways.batches_of([np.zeros(n) for n in lengths], 100)
     assert batches == [[0, 5], [2, 3], [1], [4]]
 
 
@@ -68,7 +140,7 @@ def test_arithmetic_in_closed_form():
 @pytest.mark.parity
 def test_every_way_gives_the_same_scores(study):
     found = study("speed").document
-    for part in (name for name in PARTS if name.startswith(("kernel", "real"))):
+    for part in (name for name in PARTS["cpu"] if name.startswith(("kernel", "real"))):
         for length, cell in found[part]["cells"].items():
             ways = set(cell["tokens_per_second"])
             assert ("jaxcontam_alone" in ways) == (length == "real")
@@ -80,6 +152,27 @@ def test_every_way_gives_the_same_scores(study):
     assert audit["exit_code"] == 0 and audit["rows"] == 1_000
     # JAX and what it compiles; with torch 0.1 GB more.
     assert 0.3e9 < audit["peak_bytes"] < 1.2e9
+
+
+@pytest.mark.slow
+@pytest.mark.parity
+def test_both_sides_score_and_learn_alike_in_every_part_of_an_accelerator(tmp_path):
+    pytest.importorskip("torch")
+    words = ["--device", "accelerator", "--tiny", "--rounds", "1", "--out", tmp_path]
+    done = subprocess.run(
+        [sys.executable, "-m", "eval.speed", *map(str, words)],
+        cwd=ROOT,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    measured = json.loads((tmp_path / "accelerator.json").read_text())
+    for part in PARTS["accelerator"]:
+        assert set(measured[part]["utilisation"]) == {"jaxcontam", "torch"}, part
+        assert measured[part]["ratio"] > 0
+    assert len(measured["targets"]) == 4
+    assert measured["score_1.4b"]["attention"] == "blocks"
 
 
 @pytest.mark.slow

@@ -25,8 +25,8 @@ from tests.faults.folders import contents
 from tests.faults.test_folders import room
 from tests.support.report_documents import audit_report, order_result
 from tests.support.store_process import IDENTITY
+from train.config import PRESETS
 from train.export import write_model
-from train.presets import PRESETS
 from train.tokenizer import train_tokenizer
 
 pytestmark = pytest.mark.unoptimised

@@ -35,7 +35,8 @@ from jaxcontam.models.sharding import WeightSharding
 from jaxcontam.scoring import local
 from jaxcontam.scoring.gradients import _mean_loss
 from jaxcontam.scoring.kernel import score_continuations, target_scores
-from train.step import Compute, adamw, training_step
+from train.config import Compute, Optimizer
+from train.step import adamw, training_step
 
 H100 = Hardware("cuda", "NVIDIA H100", (9, 0))
 A100 = Hardware("cuda", "NVIDIA A100", (8, 0))
@@ -301,7 +302,7 @@ def lowered(f, platform, *args):
 def step_of(config, device, T, *, on_mesh=False, **more):
     """A training step and the shapes that it takes."""
     graphdef, params = decoder_of(config, "float32", device)
-    optimizer = adamw(1e-3, 10, params)
+    optimizer = adamw(Optimizer(peak_rate=1e-3), 10, params)
     if on_mesh:
         axes = (AxisType.Auto,) * 2
         more["mesh"] = jax.make_mesh((1, 1), ("data", "model"), axis_types=axes)

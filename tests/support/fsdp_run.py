@@ -14,17 +14,17 @@ from flax import nnx
 
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
+from train.config import PRESETS, Compute, Config
 from train.loop import Watch, compiled_step, train
-from train.presets import PRESETS, Preset
 from train.rows import Rows, row_batches
-from train.step import Compute, abstract_params, fresh_decoder, placed, whole_decoder
+from train.step import abstract_params, fresh_decoder, placed, whole_decoder
 
 N_STEPS = 12
 PULSE = dataclasses.replace(PRESETS["pulse"], batch_rows=16)
 MESHES = {"1x1": (1, 1), "8x1": (8, 1), "2x4": (2, 4), "1x8": (1, 8)}
 WIDE = dataclasses.replace(PULSE.decoder, d_model=128, d_ff=512, n_layers=6)
 WAYS = {
-    "micro": Compute(n_micro=2),
+    "micro": Compute(micro_batches=2),
     "remat": Compute(remat=True),
     "bfloat16": Compute(dtype="bfloat16"),
 }
@@ -35,27 +35,27 @@ def mesh_of(name: str):
     return device_mesh(MeshShape(data, model), jax.devices()[: data * model])
 
 
-def fresh(preset: Preset, name: str):
-    return fresh_decoder(preset.decoder, seed=7, mesh=mesh_of(name))
+def fresh(config: Config, name: str):
+    return fresh_decoder(config.decoder, seed=7, mesh=mesh_of(name))
 
 
-def run(preset: Preset, name: str, folder: Path | None = None, stop: int | None = None):
+def run(config: Config, name: str, folder: Path | None = None, stop: int | None = None):
     """Losses of one start of a run and the decoder after it."""
     losses: dict[int, float] = {}
     seen = iter(range(1, N_STEPS + 1))
     ids = np.random.default_rng(0).integers(0, 512, 20_000, dtype=np.int32)
     starts = np.random.default_rng(1).permutation(312)[: 16 * N_STEPS] * 64
-    checkpoints = None if folder is None else Checkpoints(folder, preset=preset)
+    checkpoints = None if folder is None else Checkpoints(folder, config=config)
     trained = train(
-        preset,
-        fresh(preset, name),
+        config,
+        fresh(config, name),
         row_batches(Rows(ids, starts, 64), batch_rows=16, n_steps=N_STEPS),
         n_steps=N_STEPS,
         mesh=mesh_of(name),
         checkpoints=checkpoints,
         watch=Watch(
-            losses=lambda before, found: losses.update(
-                enumerate(found.tolist(), before + 1)
+            steps=lambda before, found: losses.update(
+                enumerate(found.loss.tolist(), before + 1)
             )
         ),
         should_stop=lambda: next(seen) == stop,
@@ -77,17 +77,17 @@ def gap(one, other) -> float:
     return max(float(np.abs(np.asarray(a) - np.asarray(b)).max()) for a, b in pairs)
 
 
-def first_step(preset: Preset, name: str):
+def first_step(config: Config, name: str):
     """Weights, the optimiser's first state and the step of a mesh."""
-    graphdef, params = nnx.split(fresh(preset, name))
-    first_state, update = compiled_step(graphdef, preset, N_STEPS, mesh_of(name))
+    graphdef, params = nnx.split(fresh(config, name))
+    first_state, update = compiled_step(graphdef, config, N_STEPS, mesh_of(name))
     return params, first_state(params), update
 
 
 def compiled(name: str, *, remat: bool) -> dict[str, object]:
     """What the compiler says of a step of a wider model; nothing is run."""
-    preset = dataclasses.replace(PULSE, decoder=WIDE, compute=Compute(remat=remat))
-    params, state, update = first_step(preset, name)
+    config = dataclasses.replace(PULSE, decoder=WIDE, compute=Compute(remat=remat))
+    params, state, update = first_step(config, name)
     rows = jax.ShapeDtypeStruct((16, 65), np.int32)
     program = update.lower(params, state, rows).compile()
     memory, text = program.memory_analysis(), program.as_text()
@@ -106,11 +106,12 @@ def drawn_run(seed: int, folder: Path) -> dict[str, Any]:
     """Losses of a run that stops at a random step and goes on on another mesh."""
     rng = np.random.default_rng(seed)
     first, second = rng.choice(list(MESHES), 2).tolist()
-    compute = Compute(n_micro=int(rng.choice([1, 2])), remat=bool(rng.integers(2)))
+    n, remat = int(rng.choice([1, 2])), bool(rng.integers(2))
+    compute = Compute(micro_batches=n, remat=remat)
     stop = int(rng.integers(1, N_STEPS))
-    preset = dataclasses.replace(PULSE, compute=compute)
-    losses, _ = run(preset, first, folder, stop)
-    rest, _ = run(preset, second, folder)
+    config = dataclasses.replace(PULSE, compute=compute)
+    losses, _ = run(config, first, folder, stop)
+    rest, _ = run(config, second, folder)
     about = f"{first} to {second} at {stop}, {compute}"
     return {"about": about, "losses": losses | rest, "n_first": len(losses)}
 
@@ -135,8 +136,8 @@ def main(folder: Path, *names: str) -> None:
         found["drawn"] = [drawn_run(i, folder / f"drawn-{i}") for i in range(4)]
     else:
         for (way, compute), mesh in itertools.product(WAYS.items(), ("1x1", "2x4")):
-            preset = dataclasses.replace(PULSE, compute=compute)
-            losses[f"{way} {mesh}"], _ = run(preset, mesh)
+            config = dataclasses.replace(PULSE, compute=compute)
+            losses[f"{way} {mesh}"], _ = run(config, mesh)
         found["compiled"] = {
             f"{mesh} {remat}": compiled(mesh, remat=remat)
             for mesh in ("1x1", "1x8")

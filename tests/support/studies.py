@@ -150,13 +150,6 @@ _SPEED = (
 )
 
 STUDIES = {
-    "accelerator": Study(
-        words="--tiny --rounds 1",
-        holds={"goals": "met found least"},
-        measured=("train_124m", "train_1.4b", "train_1.4b_kept", "goals"),
-        slow=True,
-        apart=True,
-    ),
     "canaries": Study(
         words=f"--tiny --limit {LIMIT} --max-example-tokens 20",
         needs=canary_files,
@@ -219,6 +212,7 @@ STUDIES = {
     ),
     "speed": Study(
         words=f"--tiny --rounds 1 --only {' '.join(_SPEED)}",
+        file="cpu",
         holds={"targets": "met wanted"},
         measured=(*_SPEED, "targets"),
         slow=True,

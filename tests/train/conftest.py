@@ -9,23 +9,23 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.models.config import llama_shape
 from tests.support.train_corpus import manifest_of, planted_set, write_corpus
 from train.audits import plan_audit
-from train.presets import Preset
+from train.config import Config, Optimizer
 from train.pretrain import Pretrain
 from train.tokenizer import train_tokenizer
 
-_PRESET = Preset(
+_CONFIG = Config(
     name="smallest",
     decoder=llama_shape(
         vocab_size=300, d_model=16, n_layers=1, n_heads=2, d_ff=32, context=48
     ),
     batch_rows=4,
-    peak_rate=5e-3,
+    optimizer=Optimizer(peak_rate=5e-3),
 )
 
 
 @pytest.fixture(scope="session")
 def audited():
-    """A preset, a manifest of one set and one control, and the plan of their audits."""
+    """A configuration, a manifest of a set and a control, the plan of their audits."""
     rng = np.random.default_rng(0)
     sets = []
     for name in ("planted", "control"):
@@ -41,10 +41,10 @@ def audited():
         manifest,
         tokenizer.backend_tokenizer,
         prefix_id=0,
-        context=_PRESET.context,
+        context=_CONFIG.context,
         seed=0,
     )
-    return types.SimpleNamespace(preset=_PRESET, manifest=manifest, plan=plan)
+    return types.SimpleNamespace(config=_CONFIG, manifest=manifest, plan=plan)
 
 
 @pytest.fixture

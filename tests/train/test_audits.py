@@ -66,7 +66,7 @@ def test_audit_gives_the_numbers_that_a_whole_audit_gives(pulse):
 
 
 def test_audit_leaves_the_weights_as_they_are(audited):
-    decoder = Decoder(audited.preset.decoder, rngs=nnx.Rngs(0))
+    decoder = Decoder(audited.config.decoder, rngs=nnx.Rngs(0))
     before = jax.tree.map(np.array, nnx.state(decoder))
     first = audit_model(decoder, audited.plan, step=1, tokens=1)
     assert audit_model(decoder, audited.plan, step=1, tokens=1) == first
@@ -74,7 +74,7 @@ def test_audit_leaves_the_weights_as_they_are(audited):
 
 
 def test_a_model_with_nan_is_named_with_its_step(audited):
-    decoder = Decoder(audited.preset.decoder, rngs=nnx.Rngs(0))
+    decoder = Decoder(audited.config.decoder, rngs=nnx.Rngs(0))
     decoder.embedding[...] = decoder.embedding[...] * np.nan
     # By an order test, and by the ranks of texts alone.
     for plan in (audited.plan, dataclasses.replace(audited.plan, tests=())):

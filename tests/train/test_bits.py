@@ -16,8 +16,8 @@ from flax import nnx
 
 from tests.support.compile_mode import compiles_plainly
 from tests.support.stepwise import train_decoder
+from train.config import PRESETS
 from train.population_device import _compiled_scan, train_scanned
-from train.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[2]
 PULSE = PRESETS["pulse"]

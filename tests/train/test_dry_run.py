@@ -11,10 +11,9 @@ import pytest
 from jaxcontam.cli.main import parse
 from jaxcontam.scoring.shares import MeshShape, parse_mesh
 from train import dry_run as command
+from train.config import PRESETS, Compute
 from train.dry_run import CHIPS, DryRun, Estimate, machine, main, search, state_bytes
-from train.presets import PRESETS
 from train.pretrain import Pretrain
-from train.step import Compute
 
 
 def _estimate_of(*words):
@@ -42,7 +41,7 @@ def test_chip_hours_are_chips_times_hours_and_cost_follows(monkeypatch, capsys):
     assert main() == 0
     said = capsys.readouterr().out
     found = _estimate_of(*words[1:])
-    hours = 1e9 / found.preset.step_tokens * found.seconds / 3600
+    hours = 1e9 / found.config.step_tokens * found.seconds / 3600
     assert found.hours(1e9) == pytest.approx(hours)
     assert f"{found.flops:.3g} operations" in said
     assert f"{8 * hours:,.0f} chip-hours, {8 * hours * 250:,.0f} in all" in said
@@ -61,7 +60,7 @@ def test_flags_of_the_answer_train_what_was_estimated(capsys, words):
     (line,) = (one for one in capsys.readouterr().out.splitlines() if "flags" in one)
     _, _, flags = line.partition("train.pretrain: ")
     asked = parse(Pretrain, ["--corpus", "docs", *flags.split()], prog="pretrain")
-    assert asked._preset(None, None) == answer.preset
+    assert asked.configured() == answer.config
     assert parse_mesh(asked.mesh) == answer.shape
 
 
@@ -79,7 +78,7 @@ def test_half_of_the_chips_take_twice_the_time_and_remat_a_quarter_more_at_most(
     again = dataclasses.replace(preset, compute=Compute(remat=True))
     plain, fast, remat = (
         Estimate(
-            preset=one, machine=machine(on), shape=MeshShape(), efficiency=0.4, state=0
+            config=one, machine=machine(on), shape=MeshShape(), efficiency=0.4, state=0
         )
         for one, on in ((preset, "v5e-8"), (preset, "v5e-16"), (again, "v5e-8"))
     )
@@ -92,22 +91,22 @@ def test_the_fewest_micro_batches_that_the_compiler_accepts_are_chosen(monkeypat
     asked = []
 
     def compiled(found):
-        n_micro = found.preset.compute.n_micro
-        asked.append((found.machine.name, n_micro))
+        micro_batches = found.config.compute.micro_batches
+        asked.append((found.machine.name, micro_batches))
         return dataclasses.replace(
             found,
             compiler="cpu",
-            peak=(5 << 30) + (32 << 30) // n_micro,
-            refused="too large" if n_micro == 1 else None,
+            peak=(5 << 30) + (32 << 30) // micro_batches,
+            refused="too large" if micro_batches == 1 else None,
         )
 
     monkeypatch.setattr(command, "compiled_estimate", compiled)
     parts = [1, 2, 4, 8, 16, 32, 64]
-    for on, n_micro in (("a100-80-1", 2), ("v4-8", 2), ("v5e-4", 4), ("v5e-8", 4)):
+    for on, n in (("a100-80-1", 2), ("v4-8", 2), ("v5e-4", 4), ("v5e-8", 4)):
         found = search(
             PRESETS["124m"], machine(on), [MeshShape()], parts, efficiency=0.5
         )
-        assert found.preset.compute.n_micro == n_micro and found.fits
+        assert found.config.compute.micro_batches == n and found.fits
     # No question after the first answer that fits, and none twice.
     assert len(asked) == len(set(asked)) == 2 + 2 + 3 + 3
 
@@ -121,15 +120,15 @@ on = machine("h100-4")
 _use_virtual_devices(on)
 print(json.dumps([
     compiled_estimate(Estimate(
-        preset=small_preset(n), machine=on, shape=MeshShape(2, 2), efficiency=1, state=0
+        config=small_preset(n), machine=on, shape=MeshShape(2, 2), efficiency=1, state=0
     )).peak
     for n in (1, 4)
 ]))
 """
 
 
-def small_preset(n_micro):
-    compute = Compute(remat=True, n_micro=n_micro)
+def small_preset(micro_batches):
+    compute = Compute(remat=True, micro_batches=micro_batches)
     return dataclasses.replace(PRESETS["5m"], batch_rows=32, compute=compute)
 
 

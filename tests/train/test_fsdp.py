@@ -13,7 +13,7 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from jaxcontam.models.sharding import weight_name, weight_sharding
-from train.presets import PRESETS
+from train.config import PRESETS
 from train.step import abstract_params, adamw, state_shardings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,7 +50,7 @@ def gap(found, name, other):
 def test_the_optimizers_averages_lie_as_their_weights_and_counters_everywhere():
     shapes = abstract_params(PRESETS["pulse"].decoder)
     mesh: Any = AbstractMesh((2, 4), ("data", "model"), (AxisType.Auto,) * 2)
-    lie = state_shardings(adamw(1e-3, 10, shapes), shapes, mesh)
+    lie = state_shardings(adamw(PRESETS["pulse"].optimizer, 10, shapes), shapes, mesh)
     sharding = weight_sharding(shapes, 4)
     names = {weight_name(path) for path, _ in jax.tree.leaves_with_path(shapes)}
     n_averages = 0

@@ -16,10 +16,9 @@ from jaxcontam.models.sharding import WeightSharding
 from tests.support.stepwise import train_decoder
 from train import step
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, restore_params, saved_steps
+from train.config import PRESETS, Compute
 from train.loop import Watch, train
-from train.presets import PRESETS
 from train.rows import Rows, row_batches
-from train.step import Compute
 
 pytestmark = pytest.mark.unoptimised
 
@@ -33,7 +32,7 @@ def batches(n_steps=N_STEPS):
     return row_batches(Rows(ids, starts, 64), batch_rows=4, n_steps=n_steps)
 
 
-def run(folder=None, *, stop_at=None, preset=PULSE, keep_every=None, steps=None):
+def run(folder=None, *, stop_at=None, config=PULSE, keep_every=None, steps=None):
     """One start of a run; returns where it stands and the losses that it reported."""
     losses = {}
     seen = 0
@@ -44,19 +43,19 @@ def run(folder=None, *, stop_at=None, preset=PULSE, keep_every=None, steps=None)
         return seen == stop_at
 
     def keep(before, found):
-        losses.update(enumerate(found.tolist(), before + 1))
+        losses.update(enumerate(found.loss.tolist(), before + 1))
 
     checkpoints = None
     if folder is not None:
-        checkpoints = Checkpoints(folder, preset=preset, keep_every=keep_every)
+        checkpoints = Checkpoints(folder, config=config, keep_every=keep_every)
     trained = train(
-        preset,
-        Decoder(preset.decoder, rngs=nnx.Rngs(7)),
+        config,
+        Decoder(config.decoder, rngs=nnx.Rngs(7)),
         batches(),
         n_steps=N_STEPS,
         checkpoints=checkpoints,
         checkpoint_steps=steps,
-        watch=Watch(losses=keep),
+        watch=Watch(steps=keep),
         should_stop=should_stop,
     )
     if checkpoints is not None:
@@ -128,8 +127,8 @@ def test_checkpoints_that_were_asked_for_are_kept_with_the_weights_of_their_step
     kept = saved_steps(tmp_path)
     assert set(kept) >= {6, 12, 18, 24, 30}
     assert len(kept) <= 7
-    preset, step, decoder = restore_params(tmp_path)
-    assert (preset, step) == (PULSE, N_STEPS)
+    config, step, decoder = restore_params(tmp_path)
+    assert (config, step) == (PULSE, N_STEPS)
     assert_equal_weights(decoder, whole[0].decoder)
     _, step, earlier = restore_params(tmp_path, 12)
     assert step == 12
@@ -155,12 +154,12 @@ def test_audits_see_the_decoder_of_their_step(whole):
 @pytest.mark.parametrize(
     "compute",
     [
-        Compute(remat=True, n_micro=2),
-        pytest.param(Compute(n_micro=4), marks=pytest.mark.slow),
+        Compute(remat=True, micro_batches=2),
+        pytest.param(Compute(micro_batches=4), marks=pytest.mark.slow),
     ],
 )
 def test_remat_and_micro_batches_change_nothing_but_rounding(whole, compute):
-    trained, losses = run(preset=dataclasses.replace(PULSE, compute=compute))
+    trained, losses = run(config=dataclasses.replace(PULSE, compute=compute))
     # Some 1e-7 a step, grown by Adam's division; 30 steps.
     np.testing.assert_allclose([*losses.values()], [*whole[1].values()], rtol=1e-5)
     both = weights(trained.decoder), weights(whole[0].decoder)
@@ -178,17 +177,17 @@ def test_training_lowers_the_loss_from_that_of_the_uniform_distribution():
 # Ten seconds; rounded products have tests of their own.
 @pytest.mark.slow
 def test_bfloat16_products_train_float32_weights(whole):
-    preset = dataclasses.replace(PULSE, compute=Compute(dtype="bfloat16"))
-    trained, losses = run(preset=preset)
+    config = dataclasses.replace(PULSE, compute=Compute(dtype="bfloat16"))
+    trained, losses = run(config=config)
     assert all(leaf.dtype == np.float32 for leaf in weights(trained.decoder))
     # bfloat16 keeps 8 bits: a loss of 6 nats moves in its third digit.
     assert 0 < max(abs(losses[step] - whole[1][step]) for step in losses) < 0.05
 
 
 def test_a_run_that_diverges_stops_with_its_step(tmp_path):
-    preset = dataclasses.replace(PULSE, peak_rate=1e30)
+    config = PULSE.changed(peak_rate=1e30)
     with pytest.raises(InputError, match=r"diverged: the loss of step \d+ is"):
-        run(tmp_path, preset=preset, steps=100)
+        run(tmp_path, config=config, steps=100)
     assert saved_steps(tmp_path) == []
 
 

@@ -1,7 +1,5 @@
 """The manifest's record of planted sets, and the files beside it."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -9,10 +7,10 @@ from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import encode_examples, plain_tokenizer
 from tests.support.copy_rows import in_one, steps_of_copy
 from tests.support.train_corpus import manifest_of, planted_set
+from train.config import PRESETS
 from train.manifest import SetOverlap, read_manifest, write_manifest
 from train.plan import PlannedSet
 from train.prepare import set_file, stream_manifest, write_set
-from train.presets import PRESETS
 from train.stream import build_stream, training_order
 from train.tokenizer import train_tokenizer
 
@@ -35,10 +33,10 @@ def recorded(tokenizer, **fields):
     N = len(stream.ids)
     n_trained = (N - 1) // CONTEXT // BATCH * BATCH
     starts = training_order(N, CONTEXT, seed=3, timed=stream.timed, n_trained=n_trained)
-    preset = dataclasses.replace(PRESETS["pulse"], batch_rows=BATCH, row_tokens=CONTEXT)
+    config = PRESETS["pulse"].changed(batch_rows=BATCH, row_tokens=CONTEXT)
     said = {"seed": 0, "corpus_digest": "", "separator": "", "finished": True}
     said |= {"code": None, "max_example_tokens": None}
-    (row,) = stream_manifest(canaries, stream, starts, preset, **said).sets
+    (row,) = stream_manifest(canaries, stream, starts, config, **said).sets
     return planned, canaries[0][1], stream, starts, row
 
 

@@ -29,7 +29,9 @@ def _write(folder, *, sets=_SETS, losses=None, audited=()):
     with MetricsLog(folder / "metrics.jsonl") as log:
         for last in range(4, len(losses) + 1, 4):
             block = losses[last - 4 : last]
-            log.append(last, block, tokens_a_step=64, rates=[1e-3] * 4, seconds=last)
+            names = ("loss", "gradient_norm", "rate")
+            numbers = dict.fromkeys(names, np.float32(block))
+            log.append(last, numbers, tokens_a_step=64, seconds=last)
     rows = [row for step in audited for one in sets for row in _audit(one, step)]
     audits = row_bytes([dataclasses.asdict(row) for row in rows])
     (folder / "audits.jsonl").write_bytes(audits)

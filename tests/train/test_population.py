@@ -19,13 +19,13 @@ from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.scoring.local import checkpoint_scorer
+from train.config import PRESETS
 from train.manifest import read_manifest
 from train.population import Population
 from train.population_job import ModelResult, finished_result, power_rows
 from train.population_models import DivergedError, Job, SetResult, last_loss
 from train.population_plan import Design, draw_sets, plan_model, texts_in_memory
 from train.population_workers import over_processes
-from train.presets import PRESETS
 from train.sources import open_corpus
 from train.stream import rows_of_copies
 from train.tokens import token_cache
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.unoptimised
 POOL = [f"question {i}" for i in range(1000)]
 DESIGN = Design(
     name="set",
-    preset=PRESETS["pulse"],
+    config=PRESETS["pulse"],
     n_examples=12,
     copies=(0, 2, 5, 2),
     n_steps=40,
@@ -78,7 +78,7 @@ def test_copies_with_a_time_are_trained_on_then_and_others_anywhere(texts):
     when = ("uniform", (0.1,), (0.7,), "uniform")
     design = dataclasses.replace(DESIGN, copies=(0, 4, 4, 4), when=when)
     model = plan_model(design, texts, seed=4)
-    where = {"starts_R": model.starts, "context": design.preset.context}
+    where = {"starts_R": model.starts, "context": design.config.context}
     early, late, spread = (
         np.concatenate(rows_of_copies(model.stream, one.name, ids, **where)) / 160
         for one, ids in list(zip(model.sets, model.encoded, strict=True))[1:]

@@ -13,6 +13,7 @@ from jaxcontam.models.decoder import Decoder
 from train.flops import forward_flops
 from train.manifest import write_manifest
 from train.run_log import RunLog, TrainingProgress, step_rates
+from train.step import StepMetrics
 from train.step_log import MetricsLog, cut_rows, read_rows, smoothed
 
 pytestmark = pytest.mark.unoptimised
@@ -35,8 +36,14 @@ class Clock:
 
 def _append(log, steps, losses=None, seconds=1.0):
     losses = [float(step) for step in steps] if losses is None else losses
-    rates = [1e-3 * step for step in steps]
-    log.append(steps[-1], losses, rates=rates, tokens_a_step=32, seconds=seconds)
+    rates = np.float32([1e-3 * step for step in steps])
+    numbers = {"loss": np.float32(losses), "rate": rates}
+    log.append(steps[-1], numbers, tokens_a_step=32, seconds=seconds)
+
+
+def _numbers(losses):
+    """Those of steps with these losses."""
+    return StepMetrics(losses, np.full_like(losses, 0.5), np.full_like(losses, 2.0))
 
 
 def test_rates_leave_out_compilation_and_pauses():
@@ -74,10 +81,10 @@ def test_mfu_is_the_share_of_the_stated_peak(audited, tmp_path):
     clock.spend(2)
     # Four steps in 2 s are 6e12 operations a second, of 24e12.
     assert progress.update(5, [1.0] * 4).mfu == pytest.approx(0.25, rel=1e-12)
-    # A run's preset knows its own: three forward passes of full rows.
-    preset = audited.preset
-    assert preset.step_flops == 3 * forward_flops(preset.decoder, [48] * 4)
-    with RunLog(tmp_path, preset, n_steps=10, peak_tflops=1e-6) as log:
+    # A run's configuration knows its own: three forward passes of full rows.
+    config = audited.config
+    assert config.step_flops == 3 * forward_flops(config.decoder, [48] * 4)
+    with RunLog(tmp_path, config, n_steps=10, peak_tflops=1e-6) as log:
         assert log.progress.update(1, [3.0]).mfu is None
         assert log.progress.update(2, [3.0]).mfu > 0
 
@@ -133,7 +140,9 @@ def test_metrics_are_one_row_a_step_and_tensorboard_gets_the_same(
     with MetricsLog(path, last_step=1, tensorboard=board) as log:
         _append(log, [2, 3], [6.5, float("nan")], seconds=0.25)
         _append(log, [4], [5.5], seconds=0.5)
-    assert [json.loads(line) for line in path.read_text().splitlines()] == [
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert all(row.pop("mfu") is row.pop("tokens_per_second") is None for row in rows)
+    assert rows == [
         {"step": 1, "loss": 7.0, "tokens": 32, "rate": 1e-3, "seconds": 0.25},
         {"step": 2, "loss": 6.5, "tokens": 64, "rate": 2e-3, "seconds": 0.5},
         {"step": 3, "loss": None, "tokens": 96, "rate": 3e-3, "seconds": 0.5},
@@ -172,23 +181,25 @@ def test_damaged_logs_are_named_and_kept(tmp_path, text, message):
 
 def _decoder(audited, step):
     """Stands for the weights after a step."""
-    return Decoder(audited.preset.decoder, rngs=nnx.Rngs(step))
+    return Decoder(audited.config.decoder, rngs=nnx.Rngs(step))
 
 
 def test_rows_carry_the_rates_of_the_schedule_and_targets_so_far(audited, tmp_path):
     losses = np.random.default_rng(1).normal(5, 1, _N_STEPS).astype(np.float32)
-    with RunLog(tmp_path, audited.preset, n_steps=_N_STEPS) as log:
-        log.losses(0, losses[:10])
-        log.losses(10, losses[10:])
+    with RunLog(tmp_path, audited.config, n_steps=_N_STEPS) as log:
+        log.steps(0, _numbers(losses[:10]))
+        log.steps(10, _numbers(losses[10:]))
         # Without a plan nothing is audited.
         log.audit(_N_STEPS, _decoder(audited, 0))
-    rates = step_rates(audited.preset, _N_STEPS)
+    rates = step_rates(audited.config, _N_STEPS)
     # One step of warm-up from zero, then the peak.
     assert rates[:2].tolist() == [0, pytest.approx(5e-3, rel=1e-6)]
     rows = read_rows(tmp_path / "metrics.jsonl")
-    # Losses are written to the bit, and six digits of rates.
-    np.testing.assert_array_equal(np.float32([row["loss"] for row in rows]), losses)
-    assert [row["rate"] for row in rows] == pytest.approx(rates.tolist(), rel=1e-5)
+    for name, numbers in (("loss", losses), ("rate", rates)):
+        # To the bit.
+        np.testing.assert_array_equal(np.float32([row[name] for row in rows]), numbers)
+    assert {row["gradient_norm"] for row in rows} == {0.5}
+    assert {row["parameter_norm"] for row in rows} == {2.0}
     assert rows[-1]["tokens"] == _N_STEPS * 4 * 48
     assert read_rows(tmp_path / "audits.jsonl") == []
     assert not (tmp_path / "training.html").exists()
@@ -201,7 +212,7 @@ def test_audits_after_the_step_that_a_run_resumes_from_are_forgotten(
     path = tmp_path / "audits.jsonl"
     lines = [json.dumps({"step": step}) for step in (0, 0, 10, 20)]
     path.write_text("\n".join([*lines, '{"step": 30, "tok']))
-    with RunLog(tmp_path, audited.preset, n_steps=24, last_step=last_step):
+    with RunLog(tmp_path, audited.config, n_steps=24, last_step=last_step):
         assert [row["step"] for row in read_rows(path)] == kept
 
 
@@ -209,13 +220,13 @@ def test_audits_are_written_and_not_counted_as_training(tmp_path, audited, capsy
     write_manifest(audited.manifest, tmp_path / "manifest.json")
     ticks = iter(range(100))
     losses = np.array([6, 5], np.float32)
-    with RunLog(tmp_path, audited.preset, n_steps=4, plan=audited.plan) as log:
+    with RunLog(tmp_path, audited.config, n_steps=4, plan=audited.plan) as log:
         log.progress = TrainingProgress(
             n_steps=4, tokens_a_step=192, clock=lambda: 10.0 * next(ticks)
         )
-        log.losses(0, losses)
+        log.steps(0, _numbers(losses))
         log.audit(2, _decoder(audited, 2))
-        log.losses(2, losses)
+        log.steps(2, _numbers(losses))
         state = log.progress.update(4, [])
     # Calls of the clock: 0 to begin, 1, 2 and 3 around the audit, 4, 5.
     assert state.tokens_per_second == pytest.approx(2 * 192 / (40 - 10), rel=1e-12)
