@@ -1,0 +1,152 @@
+"""What is held out of training and scored along it; steps and epochs; borders."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.models.config import llama_shape
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.scoring.local import local_scorer
+from tests.support.train_corpus import write_corpus
+from train.config import PLAIN, PRESETS, RunOptions
+from train.manifest import read_manifest
+from train.population_device import train_scanned
+from train.pretrain import Pretrain
+from train.step import batch_loss
+from train.step_log import read_rows
+from train.tokens import choose_documents, held_out
+
+pytestmark = pytest.mark.unoptimised
+
+LENGTHS = np.random.default_rng(0).integers(1, 9, 40)
+
+
+def test_what_is_held_out_is_in_no_epoch_and_moves_no_other_document():
+    out = held_out(LENGTHS, n_ids=30, seed=3)
+    assert LENGTHS[out].sum() >= 30 > LENGTHS[out[:-1]].sum()
+    whole = choose_documents(LENGTHS, budget=None, seed=3)
+    kept = choose_documents(LENGTHS, budget=None, seed=3, epochs=3, without=out)
+    n = len(LENGTHS) - len(out)
+    np.testing.assert_array_equal(kept[:n], whole[:n])
+    epochs = kept.reshape(3, n)
+    assert {tuple(sorted(one)) for one in epochs.tolist()} == {
+        tuple(sorted({*range(40)} - {*out.tolist()}))
+    }
+    assert len({tuple(one) for one in epochs.tolist()}) == 3
+
+
+@pytest.mark.parametrize("budget", [1, 100, 1_000])
+def test_a_budget_is_filled_by_as_many_epochs_as_it_takes(budget):
+    order = choose_documents(LENGTHS, budget=budget, seed=3, epochs=None)
+    assert LENGTHS[order].sum() >= budget > LENGTHS[order[:-1]].sum()
+
+
+def test_a_run_takes_the_steps_it_is_told_and_says_the_loss_of_what_it_held_out(
+    tmp_path, capsys
+):
+    docs, quiz = write_corpus(tmp_path)
+    out = tmp_path / "run"
+    Pretrain(
+        corpus=(str(docs),),
+        canaries=(f"{quiz}=2",),
+        preset="pulse",
+        steps=30,
+        validation_tokens=400,
+        validate_every=15,
+        isolate_documents=True,
+        out=out,
+    ).run()
+    manifest = read_manifest(out / "manifest.json")
+    assert manifest.finished and manifest.n_steps == 30
+    rows = read_rows(out / "validation.jsonl")
+    assert [row["step"] for row in rows] == [0, 15, 30]
+    ids_RT = np.load(out / "validation.npy")
+    assert ids_RT[:, 1:].size == manifest.n_validation_tokens >= 256
+    # The witness: the model that was written, and the decoder's own arithmetic.
+    checkpoint = load_checkpoint(str(out / "model"))
+    graphdef, params = nnx.split(checkpoint.decoder)
+    loss = batch_loss(
+        graphdef, params, jnp.asarray(ids_RT), compute=PLAIN, first_id=manifest.first_id
+    )
+    assert rows[-1]["loss"] == pytest.approx(float(loss), rel=1e-5)
+    text = checkpoint.tokenizer.decode_batch(ids_RT[:, 1:].tolist())
+    n_bytes = sum(len(one.encode()) for one in text)
+    bits = rows[-1]["loss"] * manifest.n_validation_tokens / math.log(2) / n_bytes
+    assert rows[-1]["bits_per_byte"] == pytest.approx(bits, rel=1e-6)
+    assert "validation at step 30: " in capsys.readouterr().err
+    page = (out / "training.html").read_text()
+    assert f"Held out, {manifest.n_validation_tokens:,} tokens" in page
+
+
+def test_the_loss_of_a_batch_is_the_mean_score_of_its_targets():
+    decoder = Decoder(PRESETS["pulse"].decoder, rngs=nnx.Rngs(0))
+    ids = np.random.default_rng(0).integers(1, 512, (4, 49), dtype=np.int32)
+    scores = local_scorer(decoder).tokens(list(ids))
+    graphdef, params = nnx.split(decoder)
+    loss = batch_loss(graphdef, params, jnp.asarray(ids))
+    expected = -np.mean([found[0] for found in scores])
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+
+
+def test_isolated_documents_are_read_as_if_each_stood_alone():
+    """Values and gradients; 280 ids are more than a block of queries."""
+    shape = llama_shape(
+        vocab_size=50, d_model=16, n_layers=2, n_heads=2, d_ff=32, context=300
+    )
+    graphdef, params = nnx.split(Decoder(shape, rngs=nnx.Rngs(0)))
+    ids = np.random.default_rng(0).integers(1, 50, (1, 280))
+    cuts = (0, 100, 150, 280)
+    ids[0, cuts[:-1]] = 0
+    segments = jnp.asarray(np.cumsum(ids == 0, axis=1))
+
+    def packed(params):
+        decoder = nnx.merge(graphdef, params)
+        return decoder(jnp.asarray(ids), segments_BT=segments)
+
+    def alone(params):
+        decoder = nnx.merge(graphdef, params)
+        parts = [decoder(jnp.asarray(ids[:, a:b])) for a, b in itertools.pairwise(cuts)]
+        return jnp.concatenate(parts, axis=1)
+
+    np.testing.assert_allclose(packed(params), alone(params), atol=1e-5)
+    found, expected = (
+        jax.grad(lambda params, read=read: jnp.sum(read(params) ** 3))(params)
+        for read in (packed, alone)
+    )
+    for one, other in zip(
+        jax.tree.leaves(found), jax.tree.leaves(expected), strict=True
+    ):
+        np.testing.assert_allclose(one, other, atol=1e-5 * float(jnp.abs(other).max()))
+
+
+def test_isolation_is_a_choice_that_training_keeps_to():
+    rows = np.random.default_rng(0).integers(1, 500, (8, 65), dtype=np.int32)
+    rows[:, ::13] = 0
+    config = PRESETS["pulse"]
+    isolated = config.changed(isolate_documents=True)
+    losses = [
+        train_scanned(one, rows, seed=0, first_id=first_id)[1]
+        for one, first_id in ((config, None), (config, 0), (isolated, 0))
+    ]
+    np.testing.assert_array_equal(losses[0], losses[1])
+    assert (losses[0] != losses[2]).any()
+    # Rows without a border are one document either way.
+    whole = np.maximum(rows, 1)
+    one, other = (
+        train_scanned(c, whole, seed=0, first_id=0)[1] for c in (config, isolated)
+    )
+    np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_options_that_contradict_each_other_are_refused():
+    with pytest.raises(InputError, match="--steps says how much"):
+        RunOptions(steps=3, epochs=2)
+    with pytest.raises(InputError, match="--validate-every goes with"):
+        RunOptions(validate_every=3)
