@@ -110,17 +110,6 @@ def test_p_and_interval_say_the_same(paired, n_references):
     assert 0 < above < 40
 
 
-@pytest.mark.parametrize("paired", [True, False])
-def test_a_model_like_its_references_has_no_inflation(paired):
-    rng = np.random.default_rng(0)
-    published, other = scored(rng, [0.7], 25), scored(rng, [0.3], 25)
-    same = [np.repeat(side, 4, axis=0) for side in (published, other)]
-    found = gap_estimate(*same, paired=paired)
-    assert found.estimate == pytest.approx(0, abs=1e-12)
-    assert found.low == pytest.approx(-found.high)
-    assert found.spread == 0
-
-
 def test_references_that_differ_by_themselves_widen_the_interval():
     """To the t interval of one more draw of a gap, where items have no noise."""
     gaps = np.array([0.1, 0.2, 0.4])

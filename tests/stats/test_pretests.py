@@ -388,16 +388,3 @@ def test_cosines_of_strata_are_those_of_pairs_at_their_places():
         np.fill_diagonal(expected, 0)
         np.testing.assert_allclose(one, expected, atol=1e-6)
         begin += len(one)
-
-
-# Seven seconds.
-@pytest.mark.slow
-def test_drift_of_a_long_file_is_found():
-    rng = np.random.default_rng(26)
-    topic, texts = rng.choice(VOCABULARY, 12), []
-    for _ in range(15_001):
-        topic = topic if rng.random() < 0.02 else rng.choice(VOCABULARY, 12)
-        texts.append(" ".join(rng.choice(topic, 12)))
-    assert {"tfidf_adjacency", "blind_attraction:words"} <= failed(texts)
-    shuffled = [texts[i] for i in rng.permutation(len(texts))]
-    assert not failed(shuffled)

@@ -206,20 +206,6 @@ def test_long_files_are_compared_in_parts(monkeypatch):
     assert sum(sizes) == 4 * 3_000 and max(sizes) == 512
 
 
-def test_level_holds_where_rows_drift():
-    """Topics in runs: the order is no random one, and reads as well backwards."""
-    rng = np.random.default_rng(6)
-    rejected = 0
-    for _ in range(100):
-        topic, rows = 0, []
-        for _ in range(80):
-            topic = rng.integers(5) if rng.random() < 0.3 else topic
-            rows.append(" ".join(rng.choice(WORDS[12 * topic : 12 * topic + 16], 5)))
-        rejected += learned_direction(rows).p_value <= 0.1
-    # 10 are expected, with a standard deviation of 3.
-    assert rejected <= 19
-
-
 def test_groups_without_neighbours_do_not_count():
     """The first half of the file has no two rows of one group in a stratum."""
     rows = rows_of(np.random.default_rng(5), 6_000, ROLES)
