@@ -186,7 +186,9 @@ def test_a_reference_reads_with_its_own_tokenizer():
 def test_scores_after_other_texts_are_those_of_the_whole_sequence(prefix):
     """After two shots, and after another text of the same file."""
     model, company = model_of(prefix=prefix), drawn_texts(7, seed=2)
-    inputs = inputs_of(company=tuple(company))
+    # The first shot leaves no room and is passed over.
+    shots = (LONG, *SHOTS)
+    inputs = inputs_of(company=tuple(company), nonmember_prefix=shots)
     found = scored(TEXTS, ["loss", "recall", "codec"], model, inputs=inputs)
 
     def mean_after(before, text):

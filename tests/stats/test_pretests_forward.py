@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxcontam.stats.pretests import forward, learned
+from jaxcontam.stats.pretests import blind_pretests, forward, learned
 from jaxcontam.stats.pretests.forward import (
     _handed_on,
     _scripts,
@@ -65,10 +65,13 @@ def test_rows_are_compared_with_rows_of_their_group():
     assert found["forward_numbers"].applicable
 
 
-@pytest.mark.parametrize("texts", [[], ["one"], ["a", "b"], [""] * 9, ["7"] * 30])
+VAGUE = [], ["one"], ["a", "b"], ["a b", "c d", "e f", "g h"], [""] * 9, ["7"] * 30
+
+
+@pytest.mark.parametrize("texts", VAGUE)
 def test_what_cannot_vary_is_not_applicable(texts):
-    tests = forward_pretests(texts)
-    assert len(tests) == 6
+    tests = *forward_pretests(texts), *blind_pretests(texts), learned_direction(texts)
+    assert len(tests) == 6 + 8 + 1
     assert all(t.passed and t.p_value == 1 and not t.applicable for t in tests)
 
 
@@ -215,9 +218,3 @@ def test_groups_without_neighbours_do_not_count():
     # Within a group no neighbour follows the one before it.
     alternate = [i % 8 for i in range(6_000)]
     assert not learned_direction(rows, groups=alternate).applicable
-
-
-@pytest.mark.parametrize("rows", [(), ("one",), ("a b", "c d", "e f", "g h")])
-def test_nothing_in_common_teaches_nothing(rows):
-    found = learned_direction(rows)
-    assert (found.applicable, found.p_value) == (False, 1.0)
