@@ -389,20 +389,6 @@ def test_labelled_draws_of_two_sizes_from_one_source_keep_the_level():
     assert np.mean(np.array(p_values) <= 0.05) <= 0.05 + 3 * 0.0345
 
 
-def test_p_values_of_texts_from_the_source_of_the_pool_keep_the_level():
-    rng, shares = np.random.default_rng(1), []
-    for _ in range(20):
-        draw = zipf_draws(rng, 150, 120, n_source=400, exponent=1.0)
-        found = asked(*draw, n_permutations=9)
-        (p_values,) = found.p_values.T
-        tested = np.isfinite(p_values)
-        assert [why is None for why in found.why] == tested.tolist()
-        shares.append(np.mean(p_values[tested] <= 0.05))
-        assert found.thresholds[1].n_discoveries == 0
-    # Texts share their pool: 3 standard errors over 20 files of the mean of a file.
-    assert np.mean(shares) <= 0.05 + 3 * np.std(shares) / np.sqrt(20)
-
-
 @pytest.mark.slow
 def test_documents_that_share_texts_keep_every_level():
     """Documents of own texts and of a common stock, whose texts are likelier."""

@@ -188,11 +188,12 @@ def test_right_options_in_one_place_ask_for_fix_answer(pulse, tmp_path, capsys):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def audit(*flags):
-        words = ["audit", str(pulse / "model"), str(path), "--out", str(tmp_path)]
+        out = tmp_path / flags[-1]
+        words = ["audit", str(pulse / "model"), str(path), "--out", str(out)]
         assert main([*words, "--tests", *flags]) == 0
         said = " ".join(capsys.readouterr().out.split())
-        found = json.loads((tmp_path / "report.json").read_text())["results"]
-        assert main(["verify", str(tmp_path)]) == 0
+        found = json.loads((out / "report.json").read_text())["results"]
+        assert main(["verify", str(out)]) == 0
         return *found, said
 
     row, other, said = audit("options,reversal")
@@ -206,6 +207,6 @@ def test_right_options_in_one_place_ask_for_fix_answer(pulse, tmp_path, capsys):
     row, said = audit("options", "--fix-answer")
     assert row["verdict"] != "invalid design"
     assert row["null"] == "exchangeability of wrong options"
-    with np.load(tmp_path / "orders.npz") as archive:
+    with np.load(tmp_path / "--fix-answer/orders.npz") as archive:
         orders_KMS = archive["0/orders"]
     assert set(orders_KMS[..., 1].ravel()) <= {1, -1}
