@@ -145,16 +145,6 @@ def test_sums_for_plots_have_the_moments_of_all_orders():
     assert drawn.var() == pytest.approx(variance, rel=0.05)
 
 
-@pytest.mark.parametrize("codes", [[0] * 5, [0, 1, 0, 1, 0], [0, 0, 1, 1, 2]])
-def test_orders_that_share_beginnings_have_the_sums_of_orders_one_by_one(codes):
-    orders_MS = stratum_orders(np.array(codes), np.random.default_rng(0))
-    assert not orders_MS.flags.writeable
-    pairs_SS = np.random.default_rng(1).normal(size=(5, 5))
-    # The same additions in the same order: the same bits.
-    found_M = path_sums(pairs_SS, orders_MS)
-    np.testing.assert_array_equal(found_M, path_sums(pairs_SS, orders_MS.copy()))
-
-
 def test_brief_numbers_are_those_of_the_whole_test():
     strata = strata_of([matrix(7, seed) for seed in range(5)])
     whole, brief = (
