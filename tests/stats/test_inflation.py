@@ -116,6 +116,7 @@ def test_references_that_differ_by_themselves_widen_the_interval():
     other = np.full((4, 50), 0.3)
     published = other + np.array([0.3, *gaps])[:, None]
     found = gap_estimate(published, other, paired=True)
+    assert found.estimate == pytest.approx(0.3 - gaps.mean())
     assert found.rests_on == "models"
     assert found.spread == pytest.approx(gaps.std(ddof=1))
     half = stats.t.ppf(0.975, 2) * found.spread * math.sqrt(4 / 3)
