@@ -18,7 +18,6 @@ from jaxcontam.replication.judges import (
     judge_llm,
     judge_local,
     judge_pair,
-    judge_prompt,
     near_score,
     parse_judgement,
 )
@@ -40,10 +39,8 @@ def mill(second=LONG, first="In spring", cut="inside"):
         (LONG, "  The OLD mill, by the river: was sold to a painter!\n", "exact"),
         (LONG, LONG + " who had come from far away and stayed for years", "exact"),
         (LONG, "the old mill by the river was sold to an artist", "near"),
-        (LONG, "the old mill by the river was sold", "near"),
         (LONG, "the old mill", "near"),
         (LONG, "the old", "no"),
-        (LONG, "a painter went to the town in spring", "no"),
         (LONG, "", "no"),
         ("", LONG, "no"),
         ("...", "!!!", "no"),
@@ -97,11 +94,8 @@ def test_scores_of_meaning_find_copies_in_other_words():
 
 
 def test_local_judge_counts_refusals_and_leaves_a_repeated_beginning_out():
-    done = [
-        Completion(text=f"In spring {LONG}"),
-        Completion(text="", refused="filtered"),
-        Completion(text=""),
-    ]
+    done = [Completion(text=text) for text in (f"In spring {LONG}", "", "")]
+    done[1] = Completion(text="", refused="filtered")
     found = judge_local([mill()] * 3, done)
     assert found == Judged(labels=("exact", None, "no"), n_refused=1)
     scores = np.array([np.nan, 0.9, 0.9])
@@ -168,9 +162,7 @@ def test_what_is_copied_without_having_been_seen_is_warned_of():
         ("no.", "no"),
         ("**Yes (Near-Exact Match)**", "near"),
         ('Answer: "Yes (exact match)"', "exact"),
-        ("Answer: No", "no"),
         ("The answer is somewhere below\nFinal answer: Yes, near exact match.", "near"),
-        ("Yes - exact match", "exact"),
         ("Exact match", "exact"),
         ("Near-exact match", "near"),
         ("yes", "near"),
@@ -184,19 +176,12 @@ def test_what_is_copied_without_having_been_seen_is_warned_of():
         ("Not an exact match.", None),
         ("Yesterday", None),
         ("Nothing can be said", None),
-        ("I cannot judge this.", None),
         ("", None),
         ("It is hard.\nNo\nYes (exact match)", "exact"),
     ],
 )
 def test_answers_are_read_as_models_write_them(answer, expected):
     assert parse_judgement(answer) == expected
-
-
-def test_the_prompt_ends_with_the_pair_as_it_is():
-    head, tail = judge_prompt("R{candidate}", "  C{reference} ").split("Now this one")
-    assert tail == "\nReference: R{candidate}\nCandidate: C{reference}\nAnswer:"
-    assert "{" not in head
 
 
 @dataclasses.dataclass
@@ -214,24 +199,21 @@ class Answers:
 
 
 def test_model_judge_counts_what_it_cannot_read():
+    said = ("Yes (exact match)", "I am not sure", "", "No")
     judge = Answers(
-        [
-            Completion(text="Yes (exact match)"),
-            Completion(text="I am not sure"),
-            Completion(text="", refused="content filter"),
-            Completion(text="No"),
-        ]
+        [Completion(text=text, refused="" if text else "filtered") for text in said]
     )
     # The empty completion and the refused one are not asked about.
-    done = [Completion(text=text) for text in ("a", "  ", "b", "c", "d")]
+    done = [Completion(text=text) for text in ("R{candidate}", "  ", "b", "c", "d")]
     done.insert(3, Completion(text="", refused="refused before"))
     found = judge_llm(judge, [mill()] * 6, done, seed=5)
+    head, tail = judge.asked[0].split("Now this one")
+    assert tail == f"\nReference: {LONG}\nCandidate: R{{candidate}}\nAnswer:"
+    assert "{" not in head
     assert found.labels == ("exact", "no", None, None, None, "no")
     assert (found.n_unparsed, found.n_refused, len(judge.asked)) == (1, 2, 4)
     assert judge.options["seed"] == 5
     assert judge.options.get("temperature", 0) == 0
-    nothing = judge_llm(Answers([]), [mill()], [Completion(text="")])
-    assert nothing.labels == ("no",)
 
 
 def test_agreement_of_hand_counts():
@@ -271,12 +253,10 @@ def drawn(texts):
 
 def decided(instances, guided, control=None):
     """The row that decides, as the whole command makes it."""
-    arms = {PARTITION: Arm(instances=instances, guided=guided)}
-    if control is not None:
-        arms[CONTROL] = control
-    partition = Partition(
-        name="set", fingerprint="sha256:0", prompt_version=None, arms=arms
-    )
+    arms = {PARTITION: Arm(instances=instances, guided=guided), CONTROL: control}
+    arms = {name: arm for name, arm in arms.items() if arm}
+    known = {"name": "set", "fingerprint": "sha256:0", "prompt_version": None}
+    partition = Partition(arms=arms, **known)
     (row,) = partition.results(seed=0)
     assert isinstance(row, JudgeResult)
     return partition, row
