@@ -1,13 +1,11 @@
-"""Embeddings of texts, and samples of texts with a journal."""
+"""Embeddings of texts, and the cosine that they give."""
 
 import jax
 import numpy as np
 import pytest
 
-from jaxcontam.data.journal import Journal
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.replication.bleurt import embedding_measure, text_embeddings
-from jaxcontam.scoring.completions import LocalCompleter
 from tests.support.unlearning_models import BOS, CONTEXT, fresh_decoder, word_tokenizer
 
 pytestmark = pytest.mark.unoptimised
@@ -56,21 +54,3 @@ def test_overlap_is_the_cosine_of_mean_states(checkpoint):
     assert other == pytest.approx(float(a @ b), abs=1e-6)
     assert measure.score([]).shape == (0,)
     assert measure.note == "The embedding cosine is measured by tiny tiny"
-
-
-def completed(checkpoint, prompts, path):
-    model = LocalCompleter(checkpoint=checkpoint, journal=Journal(path))
-    return model.complete(prompts, max_tokens=5, temperature=1.0, n_samples=2)
-
-
-def test_a_prompt_that_is_finished_is_not_sampled_again(checkpoint, tmp_path):
-    path = tmp_path / "j.jsonl"
-    prompts = ["beno bist", "ka keno", "beno bist"]
-    first = completed(checkpoint, prompts, path)
-    assert first[0] == first[2] != first[1]
-    # One line a distinct prompt.
-    assert path.read_bytes().count(b"\n") == 2
-    written = path.read_bytes()
-    again = completed(checkpoint, prompts[::-1], path)
-    assert again == first[::-1]
-    assert path.read_bytes() == written
