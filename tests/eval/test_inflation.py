@@ -8,40 +8,29 @@ from eval.inflation import ARMS, COPIES, cases_of, cells, make_world
 pytestmark = pytest.mark.unoptimised
 
 N = 40
+FORMS = ("published", "renewed", "reworded")
 
 
-@pytest.fixture(scope="module")
-def world():
-    return make_world(3)
-
-
-def test_no_text_of_the_background_names_the_thing_of_a_published_item(world):
-    documents, forms, others = world
-    lines = "\n".join(documents)
-    assert "Question: what is the " in lines and "People who need a " in lines
-    for form in ("published", "reworded"):
-        assert not any(f"{one.prompt} " in lines for one in forms[form][:200])
-    assert not any(other.rpartition(" ")[0] in lines for other in others[:200])
-    assert not {one.prompt for one in forms["published"]} & {
-        other.rpartition(" ")[0] for other in others
-    }
-
-
-def test_half_of_the_items_follow_the_text_and_rewrites_share_the_answer(world):
+def test_half_of_the_items_follow_the_text_and_none_is_named_in_it():
     """The commonest line of a kind says what it is for."""
-    documents, forms, _ = world
-    prompts = [line.split("? Answer: ") for line in "\n".join(documents).split("\n")]
+    documents, forms, others = make_world(3)
+    lines, items = "\n".join(documents), forms["published"]
+    prompts = [line.split("? Answer: ") for line in lines.split("\n")]
     known = {p[0].split()[-2]: p[1] for p in prompts if len(p) == 2}
-    items = forms["published"]
     follows = [
         one.choices[one.answer].strip() == known.get(one.prompt.split()[-3])
         for one in items
     ]
     assert np.mean(follows) == pytest.approx(0.5, abs=4 * 0.5 / len(items) ** 0.5)
-    for others in (forms["renewed"], forms["reworded"]):
-        for one, other in zip(items, others, strict=True):
+    # Rewrites share the answer.
+    for one, *rewrites in zip(*map(forms.get, FORMS), strict=True):
+        for other in rewrites:
             assert (one.choices, one.answer) == (other.choices, other.answer)
             assert one.prompt != other.prompt
+    others = [other.rpartition(" ")[0] for other in others]
+    named = [f"{one.prompt} " for one in (*items[:200], *forms["reworded"][:200])]
+    assert not any(prompt in lines for prompt in (*named, *others[:200]))
+    assert not {one.prompt for one in items} & set(others)
 
 
 def record(rng, gain):

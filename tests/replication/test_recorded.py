@@ -12,7 +12,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.replication.recorded import read_sheet, sheet_text
 from jaxcontam.reports.archive import ASKED, read_text_rows
 from jaxcontam.scoring.completer import Completion
-from tests.support.instances import instance, results
+from tests.support.instances import instance, results, saved
 
 N = 8
 INSTANCES = tuple(
@@ -23,14 +23,6 @@ GUIDED = tuple(Completion(text=f"written {i}") for i in range(N))
 
 def table(text):
     return list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline="")))
-
-
-def saved(path, rows, delimiter=",", encoding="utf-8"):
-    with path.open("w", encoding=encoding, newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
 
 
 def save(tmp_path, rows, **dialect):

@@ -1,5 +1,6 @@
 """Instances that a test writes down."""
 
+import csv
 import json
 
 from jaxcontam.replication.control import judge_result
@@ -39,3 +40,13 @@ def results(out):
     """Rows of the report in a folder, by method."""
     document = json.loads((out / "report.json").read_text())
     return {row["method"]: row for row in document["results"]}
+
+
+def saved(path, rows, delimiter=",", encoding="utf-8"):
+    """A file of columns, and the folders that it stands in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding=encoding, newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
