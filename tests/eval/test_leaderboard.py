@@ -130,12 +130,10 @@ def test_pairs_stand_in_the_largest_strata_that_the_budget_buys(arena):
     # Sixteen examples in strata of three would leave strata of two.
     assert (sizes[0], sizes[-2], sizes[-1]) == (4, 8, 8)
     # Strata of four take four passes, `direction` 2.5.
-    for name, passes, is_tested in (
-        *(("adjacency", 4, False), ("adjacency", 5, True)),
-        *(("direction", 2, False), ("direction", 3, True), ("direction", 7, True)),
-    ):
-        found = tried(built_in_entries()[name].entry, arena, passes)
-        assert {trial.refused is None for trial in found} == {is_tested}
+    for name, fewest in (("adjacency", 5), ("direction", 3)):
+        for passes in (1, 5, 7):
+            found = tried(built_in_entries()[name].entry, arena, passes)
+            assert {one.refused is None for one in found} == {passes >= fewest}
 
 
 def test_example_of_the_documentation_runs(study):

@@ -276,6 +276,5 @@ def _twice(name, shared, folder, patch):
             documents.append(json.loads(report.read_text()))
             left = (path for path in out.rglob("*") if path.parent != report.parent)
             stamps.append({str(path): _stamp(path) for path in left if path.is_file()})
-    first, again = stamps[0], stamps[-1]
-    remade = [path for path in again if again[path] != first.get(path)]
+    remade = [path for path, one in stamps[-1].items() if one != stamps[0].get(path)]
     return {"codes": codes, "documents": documents, "remade": remade}
