@@ -69,11 +69,9 @@ def test_the_number_beside_a_published_one_is_of_the_same_test(found, mirror):
 
 def test_texts_of_both_sides_are_ranked_and_members_by_their_copies(found, mirror):
     own = found[HUBBLE, "hf:allegrolab/testset_munch"]
-    reference, texts = (
-        str(mirror / STANDARD),
-        {"members": MEMBERS, "nonmembers": OTHERS},
-    )
-    result = jaxcontam.membership(str(mirror / HUBBLE), reference=reference, **texts)
+    model, reference = (str(mirror / name) for name in (HUBBLE, STANDARD))
+    texts = {"members": MEMBERS, "nonmembers": OTHERS}
+    result = jaxcontam.membership(model, reference=reference, **texts)
     assert own["ours"] == result.auc["min_k"]
     assert own["verdict"] == result.verdict == "members rank higher"
     scores = np.array([row["scores"]["min_k"] for row in result.rows])

@@ -1,5 +1,6 @@
 """`eval.replication`: what is planted, its rule, and completions made elsewhere."""
 
+import itertools
 import os
 import re
 import types
@@ -281,22 +282,14 @@ def test_published_rouge_is_reproduced_to_the_second_decimal(published):
 @needs_published
 @pytest.mark.parametrize("measure", ["rouge_l", "bleurt"])
 def test_published_p_values_are_those_of_the_paired_bootstrap(published, measure):
-    n_alike = n_unpaired = 0
-    for one in published:
-        wanted = published_p(one.name, measure)
-        paired, unpaired = (
-            overlap_row(measure, *one.scores[measure], f"{kind}_bootstrap").p_value
-            for kind in ("paired", "unpaired")
-        )
-        for p_value, is_paired in ((paired, True), (unpaired, False)):
-            # Both are means of 10,000 draws; 4 standard errors, and the third decimal.
-            error = 4 * np.sqrt(2 * p_value * (1 - p_value) / 10_000) + 0.0005
-            is_alike = abs(p_value - wanted) <= error + 1e-4
-            n_alike += is_alike and is_paired
-            n_unpaired += is_alike and not is_paired
-    assert n_alike >= 13
+    n_alike = dict.fromkeys(("paired", "unpaired"), 0)
+    for one, kind in itertools.product(published, n_alike):
+        p = overlap_row(measure, *one.scores[measure], f"{kind}_bootstrap").p_value
+        # Both are means of 10,000 draws; 4 standard errors, and the third decimal.
+        error = 4 * np.sqrt(2 * p * (1 - p) / 10_000) + 0.0005
+        n_alike[kind] += abs(p - published_p(one.name, measure)) <= error + 1e-4
     # The released code draws both arms apart, which gives other numbers.
-    assert n_unpaired <= 7
+    assert n_alike["paired"] >= 13 and n_alike["unpaired"] <= 7
 
 
 @needs_published
@@ -310,9 +303,8 @@ def test_table_1_of_the_paper_is_reproduced():
         # One partition of fourteen is contaminated, so saying no is right as often.
         "always no": 13,
     }
-    flagged = [
-        f"{one.dataset}/{one.split}"
-        for one in partitions
-        if one.judges["judge_local"].verdict == "suspected"
+    judged = {f"{one.dataset}/{one.split}": one.judges for one in partitions}
+    verdicts = {name: one["judge_local"].verdict for name, one in judged.items()}
+    assert [x for x, verdict in verdicts.items() if verdict == "suspected"] == [
+        "xsum/test"
     ]
-    assert flagged == ["xsum/test"]

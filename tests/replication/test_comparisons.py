@@ -18,7 +18,7 @@ from jaxcontam.replication.comparisons import (
 )
 from jaxcontam.scoring.completer import Completion
 from tests.support.completers import Scripted, comparison_inputs
-from tests.support.instances import instance
+from tests.support.instances import edits, instance
 
 WORDS = [f"w{i}" for i in range(400)]
 
@@ -49,27 +49,13 @@ def run(answer, n=4, progress=None, **options):
     return result, rows, completer
 
 
-def table_distance(a, b):
-    """Levenshtein's distance by the plain table, its first row and column counted up.
-
-    With zeros there, which one library has, ED("xxxxabc", "abc") would be 0.
-    """
-    table = np.zeros((len(a) + 1, len(b) + 1), int)
-    table[:, 0], table[0] = range(len(a) + 1), range(len(b) + 1)
-    for i in range(len(a)):
-        for j in range(len(b)):
-            table[i + 1, j + 1] = min(
-                table[i, j + 1] + 1, table[i + 1, j] + 1, table[i, j] + (a[i] != b[j])
-            )
-    return int(table[-1, -1])
-
-
 def test_distances_equal_the_plain_table():
+    # With a first row of zeros, which one library has, this would be 0.
     assert token_distances("xxxxabc", ["abc"]) == [4]
     rng = np.random.default_rng(0)
     for _ in range(60):
         a, b = (list(rng.choice(list("abcd"), rng.integers(0, 25))) for _ in range(2))
-        assert token_distances(a, [b]) == [table_distance(a, b)]
+        assert token_distances(a, [b]) == [edits(a, b)]
     # Tokens are counted, not characters: one other word of 20 is within 5 %.
     words = [f"word{i}" for i in range(20)]
     assert peakedness(words, [[*words[:-1], "tokens"]]) == 1.0

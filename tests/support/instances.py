@@ -50,3 +50,17 @@ def saved(path, rows, delimiter=",", encoding="utf-8"):
         writer.writeheader()
         writer.writerows(rows)
     return path
+
+
+def edits(a, b, change=1):
+    """Levenshtein's distance by the plain table, its first row and column counted up.
+
+    Where a change costs 2, what is left as it is is the longest common subsequence.
+    """
+    row = list(range(len(b) + 1))
+    for i, one in enumerate(a, 1):
+        last, row = row, [i]
+        for j, other in enumerate(b):
+            changed = last[j] + change * (one != other)
+            row.append(min(last[j + 1] + 1, row[j] + 1, changed))
+    return row[-1]
