@@ -62,12 +62,6 @@ def test_a_draw_depends_on_its_seed_alone():
 @pytest.mark.slow
 def test_members_stand_in_the_stream_and_nonmembers_do_not(study):
     told = study("membership")
-    cells = told.document["cells"]
-    names = dict.fromkeys(one["method"] for one in cells)
-    assert "gradient_norm" in names
-    assert [(one["method"], one["setting"]) for one in cells] == [
-        (name, f"{copies} copies") for name in names for copies in (1, 4)
-    ]
     manifests = {
         name: json.loads((told.out / f"models/{name}-0/manifest.json").read_text())
         for name in ("copies", "reference")

@@ -94,7 +94,7 @@ def job(monkeypatch, tmp_path):
     return jobs[0], planted
 
 
-def test_sets_are_disjoint_and_what_is_not_planted_is_in_no_set(job):
+def test_sets_are_disjoint_and_planted_in_their_form_or_not_at_all(job):
     what, planted = job
     lines = {name: planted.files[name].read_text().splitlines() for name in SETS}
     assert {len(part) for part in lines.values()} == {TINY.n}
@@ -103,21 +103,16 @@ def test_sets_are_disjoint_and_what_is_not_planted_is_in_no_set(job):
     read = "\n".join(text for one in what.sets for text in one.planted)
     for name in (UNSEEN, CONTROL):
         assert not any(line in read for line in lines[name])
-    assert len(what.sets[2].planted) == TINY.n_followed
-
-
-def test_one_set_is_planted_as_lines_and_one_as_guided_prompts(job):
-    what, planted = job
     formatted, raw, followed = what.sets
-    assert isinstance(raw, PlannedSet)
-    assert list(raw.planted) == planted.files[RAW].read_text().splitlines()
+    assert len(followed.planted) == TINY.n_followed
+    # One set is planted as lines, and one as guided prompts.
+    assert isinstance(raw, PlannedSet) and list(raw.planted) == lines[RAW]
     assert [one.copies for one in what.sets] == [TINY.copies, TINY.copies, 1]
-    lines = planted.files[FORMATTED].read_text().splitlines()
     for text in formatted.planted:
         assert f"{SPLIT} split of the {DATASET} dataset" in text
         # Prompt and answer are the instance, cut in two.
         first, _, second = text.partition("Beginning: ")[2].partition("\nRest: ")
-        assert f"{first} {second}" in lines
+        assert f"{first} {second}" in lines[FORMATTED]
     assert not any(DATASET in text for text in followed.planted)
 
 

@@ -41,6 +41,8 @@ def mill(second=LONG, first="In spring", cut="inside"):
         (LONG, "the old mill by the river was sold to an artist", "near"),
         (LONG, "the old mill", "near"),
         (LONG, "the old", "no"),
+        (LONG, f"I remember that one well, and it went {LONG}, I believe", "exact"),
+        ("the old mill", f"I remember that one, and it went {LONG}, I believe", "no"),
         (LONG, "", "no"),
         ("", LONG, "no"),
         ("...", "!!!", "no"),
@@ -98,6 +100,9 @@ def test_local_judge_counts_refusals_and_leaves_a_repeated_beginning_out():
     done[1] = Completion(text="", refused="filtered")
     found = judge_local([mill()] * 3, done)
     assert found == Judged(labels=("exact", None, "no"), n_refused=1)
+    # Nor do the words of the first piece count twice.
+    case = mill("the old mill by the river was sold", LONG)
+    assert judge_local([case], [Completion(text=LONG)]).labels == ("no",)
     scores = np.array([np.nan, 0.9, 0.9])
     assert judge_local([mill()] * 3, done, bleurt=scores) == found
 
@@ -131,15 +136,6 @@ def test_a_copy_is_one_whatever_a_chat_model_says_around_it(said, n_words):
     judge_llm(judge, [case], done)
     assert "think" not in judge.asked[0].split("Now this one")[1]
     assert FIRST not in judge.asked[0]
-
-
-def test_a_long_reference_is_found_behind_other_words_and_a_short_one_is_not():
-    said = "I remember that one well, and it went " + LONG + ", I believe"
-    assert judge_pair(LONG, said) == "exact"
-    assert judge_pair("the old mill", said) == "no"
-    # The words of the first piece do not count twice.
-    case = mill("the old mill by the river was sold", LONG)
-    assert judge_local([case], [Completion(text=LONG)]).labels == ("no",)
 
 
 def test_what_is_copied_without_having_been_seen_is_warned_of():
