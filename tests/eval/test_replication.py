@@ -300,6 +300,5 @@ def test_table_1_of_the_paper_is_reproduced():
     }
     judged = {f"{one.dataset}/{one.split}": one.judges for one in partitions}
     verdicts = {name: one["judge_local"].verdict for name, one in judged.items()}
-    assert [x for x, verdict in verdicts.items() if verdict == "suspected"] == [
-        "xsum/test"
-    ]
+    copied = [name for name, said in verdicts.items() if said == "suspected"]
+    assert copied == ["xsum/test"]

@@ -61,14 +61,6 @@ def torch_model(kind):
     return model.eval()
 
 
-def write_tokenizer(folder):
-    """BERT's, of the few words here."""
-    made = Tokenizer(models.WordPiece(VOCAB, unk_token="[UNK]"))
-    made.normalizer = normalizers.BertNormalizer(lowercase=True)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.save(str(folder / "tokenizer.json"))
-
-
 def ids_of(text):
     """Ids by hand: a plural is a word and its s; [, sep and ] are unknown."""
     found = []
@@ -104,11 +96,14 @@ def torch_scores(model, context=CONTEXT):
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Folders that transformers wrote, and the torch models."""
+    tokenizer = Tokenizer(models.WordPiece(VOCAB, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made = {}
     for kind in ("bert", "rembert"):
         folder, model = tmp_path_factory.mktemp("saved") / kind, torch_model(kind)
         model.save_pretrained(folder)
-        write_tokenizer(folder)
+        tokenizer.save(str(folder / "tokenizer.json"))
         made[kind] = folder, model
     return made
 

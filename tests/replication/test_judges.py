@@ -23,6 +23,7 @@ from jaxcontam.replication.judges import (
 )
 from jaxcontam.replication.judging import CONTROL, PARTITION, Arm, Partition
 from jaxcontam.scoring.completer import Completion
+from tests.support.completers import Scripted
 from tests.support.instances import instance, judged
 
 LONG = "the old mill by the river was sold to a painter"
@@ -132,16 +133,15 @@ def test_a_copy_is_one_whatever_a_chat_model_says_around_it(said, n_words):
     case = mill(short, FIRST)
     done = [Completion(text=said.replace(LONG, short))]
     assert judge_local([case], done).labels == ("exact",)
-    judge = Answers([Completion(text="No")])
+    judge = Scripted(lambda *_: "No")
     judge_llm(judge, [case], done)
-    assert "think" not in judge.asked[0].split("Now this one")[1]
-    assert FIRST not in judge.asked[0]
+    ((prompt,),) = (call["prompts"] for call in judge.calls)
+    assert "think" not in prompt.split("Now this one")[1] and FIRST not in prompt
 
 
 def test_what_is_copied_without_having_been_seen_is_warned_of():
     easy, hard = mill("Paris", "The capital of France?", "pair"), mill()
-    (warning,) = instance_warnings([easy, hard])
-    assert "1 of 2 references have fewer than 3 words" in warning
+    assert "1 of 2 references have fewer" in instance_warnings([easy, hard])[0]
     alike = mill("the cat is on the mat", "the cat is on the mat today", "pair")
     apart = mill("it rains a lot here", "the cat is on the mat", "pair")
     assert "in 1 of 2 pairs" in instance_warnings([alike, apart])[0]
@@ -155,11 +155,9 @@ def test_what_is_copied_without_having_been_seen_is_warned_of():
         ("Yes (exact match)", "exact"),
         ("Yes (near-exact match)", "near"),
         ("No", "no"),
-        ("no.", "no"),
         ("**Yes (Near-Exact Match)**", "near"),
         ('Answer: "Yes (exact match)"', "exact"),
         ("The answer is somewhere below\nFinal answer: Yes, near exact match.", "near"),
-        ("Exact match", "exact"),
         ("Near-exact match", "near"),
         ("yes", "near"),
         ("> Yes (near\u2011exact match)", "near"),
@@ -171,7 +169,6 @@ def test_what_is_copied_without_having_been_seen_is_warned_of():
         ("Exact match: No\nNear-exact match: Yes", None),
         ("Not an exact match.", None),
         ("Yesterday", None),
-        ("Nothing can be said", None),
         ("", None),
         ("It is hard.\nNo\nYes (exact match)", "exact"),
     ],
@@ -180,36 +177,21 @@ def test_answers_are_read_as_models_write_them(answer, expected):
     assert parse_judgement(answer) == expected
 
 
-@dataclasses.dataclass
-class Answers:
-    """A completer that answers from a list and remembers what it was asked."""
-
-    said: list
-    name: str = "judge"
-    asked: list = dataclasses.field(default_factory=list)
-
-    def complete(self, prompts, **options):
-        self.asked += prompts
-        self.options = options
-        return [(one,) for one in self.said]
-
-
 def test_model_judge_counts_what_it_cannot_read():
-    said = ("Yes (exact match)", "I am not sure", "", "No")
-    judge = Answers(
-        [Completion(text=text, refused="" if text else "filtered") for text in said]
-    )
+    refused = Completion(text="", refused="filtered")
+    answers = iter(("Yes (exact match)", "I am not sure", refused, "No"))
+    judge = Scripted(lambda *_: next(answers))
     # The empty completion and the refused one are not asked about.
     done = [Completion(text=text) for text in ("R{candidate}", "  ", "b", "c", "d")]
     done.insert(3, Completion(text="", refused="refused before"))
     found = judge_llm(judge, [mill()] * 6, done, seed=5)
-    head, tail = judge.asked[0].split("Now this one")
+    (asked,) = judge.calls
+    head, tail = asked["prompts"][0].split("Now this one")
     assert tail == f"\nReference: {LONG}\nCandidate: R{{candidate}}\nAnswer:"
     assert "{" not in head
     assert found.labels == ("exact", "no", None, None, None, "no")
-    assert (found.n_unparsed, found.n_refused, len(judge.asked)) == (1, 2, 4)
-    assert judge.options["seed"] == 5
-    assert judge.options.get("temperature", 0) == 0
+    assert (found.n_unparsed, found.n_refused, len(asked["prompts"])) == (1, 2, 4)
+    assert (asked["seed"], asked["temperature"]) == (5, 0)
 
 
 def test_agreement_of_hand_counts():
