@@ -31,6 +31,9 @@ def test_auc_of_several_strata_is_their_mean_by_members():
     # The level of a stratum does not count.
     moved = Stratum(b.members + 10, b.nonmembers + 10)
     assert numbers([a, moved]).auc == pytest.approx(expected, abs=1e-12)
+    # Too few nonmembers give no true positive rate.
+    assert numbers(strata(rng, 1.0, n=19)).tpr is None
+    assert numbers(strata(rng, 9.0, n=20)).tpr == 1.0
 
 
 def test_interval_of_the_mean_covers_the_truth():
@@ -43,12 +46,6 @@ def test_interval_of_the_mean_covers_the_truth():
         held += found.auc_low <= truth <= found.auc_high
     # Nominal 0.95; 3.3 standard errors of 400 trials are 0.036.
     assert held / n >= 0.95 - 0.036
-
-
-def test_too_few_nonmembers_give_no_true_positive_rate():
-    rng = np.random.default_rng(3)
-    assert numbers(strata(rng, 1.0, n=19)).tpr is None
-    assert numbers(strata(rng, 9.0, n=20)).tpr == 1.0
 
 
 def test_a_draw_depends_on_its_seed_alone():

@@ -41,8 +41,8 @@ def case(kind, *, nats=0.0, knows=0.0, n=96):
 
 @pytest.fixture(scope="module")
 def records():
-    asked = [case("labels_text"), case("running_names"), case("random_sentences")]
-    asked += [case("labels_text", nats=1.0), case("running_names", nats=1.0)]
+    kinds = ("labels_text", "running_names")
+    asked = [case(kind, nats=nats) for kind in kinds for nats in (0.0, 1.0)]
     return {(one.kind, one.nats): audited_case(one) for one in asked}
 
 

@@ -59,13 +59,6 @@ def test_shards_of_a_variant_are_as_many_as_it_says(n_shards, n_orders):
     assert sizes.sum() == 40 and np.ptp(sizes) <= 1
 
 
-@pytest.fixture
-def record_1000(study):
-    """The record of a model of a pulse run."""
-    folder = study("power").out / "tiny/models"
-    return record_of(read_fields(folder / f"{PULSE.name}-1000.json"))
-
-
 def test_pulse_tests_every_set_of_every_model_at_every_level(study):
     document = study("power").document
     cells = {(r["test"], r["copies"]) for r in document["power"]}
@@ -77,8 +70,10 @@ def test_pulse_tests_every_set_of_every_model_at_every_level(study):
         assert 0 <= found["low"] <= found["n_rejected"] / 2 <= found["high"] <= 1
 
 
-def test_populations_one_by_one_stand_in_one_table(record_1000, monkeypatch, tmp_path):
+def test_populations_one_by_one_stand_in_one_table(study, monkeypatch, tmp_path):
     """And a model that fails costs the others nothing."""
+    folder = study("power").out / "tiny/models"
+    made = record_of(read_fields(folder / f"{PULSE.name}-1000.json"))
     studies = [dataclasses.replace(PULSE, name=name) for name in ("one", "two")]
     small = [Population(study=one, n_models=2, first_seed=1) for one in studies]
     monkeypatch.setattr(power, "POPULATIONS", {one.study.name: one for one in small})
@@ -86,7 +81,7 @@ def test_populations_one_by_one_stand_in_one_table(record_1000, monkeypatch, tmp
 
     def make(job, tasks, **_):
         for study, seed in tasks:
-            found = dataclasses.replace(record_1000, design=study.name, seed=seed)
+            found = dataclasses.replace(made, design=study.name, seed=seed)
             is_kept = (study.name, seed) != ("two", 1)
             if is_kept:
                 job.keep(study, found)

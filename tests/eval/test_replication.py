@@ -50,28 +50,22 @@ OTHER = (
 )
 
 
-def test_paragraphs_of_prose_leave_the_background():
+def test_paragraphs_of_prose_leave_the_background_where_no_sentence_stands_elsewhere():
     code = (
         "A call such as f(x) = {y} is no prose at all. It has signs that prose lacks."
     )
     found = take_paragraphs([f"{PROSE}\n\n{code}", f"{OTHER}\n\nshort."])
     assert found.instances == tuple(sorted([PROSE, OTHER]))
     assert found.documents == (code, "short.")
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
+    for other in (
         # Twice the same; one of its sentences in another; one in a longer background.
         PROSE,
         PROSE.split(". ")[0] + ". This goes on otherwise and is as long as the other.",
         "x = 1 " * 60 + "The second one ends it, also with a few words. " + "y " * 9,
-    ],
-)
-def test_a_paragraph_with_a_sentence_that_stands_elsewhere_is_no_instance(other):
-    found = take_paragraphs([PROSE, other])
-    assert PROSE not in found.instances
-    assert not any(PROSE in document for document in found.documents)
+    ):
+        found = take_paragraphs([PROSE, other])
+        assert PROSE not in found.instances
+        assert not any(PROSE in document for document in found.documents)
 
 
 @pytest.fixture

@@ -260,9 +260,8 @@ def test_own_wording_gives_own_version(tmp_path):
     tables = {"guided": "{dataset_name}: {input}", "general": "Go on: {input}"}
     prompts = loaded("p.json", json.dumps({"name": "mine", "nli": tables}))
     assert guided(prompts, one_of()) == "SetName: The first piece"
-    toml = loaded(
-        "t.toml", "[nli]\n" + "\n".join(f"{k}='{v}'" for k, v in tables.items())
-    )
+    rows = [f"{name}='{text}'" for name, text in tables.items()]
+    toml = loaded("t.toml", "\n".join(["[nli]", *rows]))
     own, same = prompts.version.split("@"), toml.version.split("@")
     assert (own[0], same[0], own[1]) == ("mine/nli", "t/nli", same[1])
     tables["general"] += "!"

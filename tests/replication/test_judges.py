@@ -117,13 +117,11 @@ FIRST = "Nobody in the village knew why"
         f"{FIRST} {LONG}",
         f'"{FIRST.upper()}  {LONG}"',
         f"Beginning: {FIRST}\nRest: {LONG}",
-        f"{FIRST.replace(' in', '  in')}, {LONG}",
         f"Here is the rest of the instance:\n\n{LONG}",
         f'Sure! The rest of it reads: "{LONG}"',
         f"**Rest of the instance:** {LONG}",
         f"<think>What was it? The mill.</think>{LONG}",
         f"The user wants the mill.</think>\n{FIRST} {LONG}",
-        f"Rest: {LONG}",
         f"\nSentence 2:\n{LONG}",
     ],
 )
@@ -275,7 +273,6 @@ def test_what_follows_is_left_out_of_both_arms_and_the_rest_decides():
     ("first", "second", "follows"),
     [
         ("2 4 8 16", "32 64 128", True),
-        ("10 9 8 7", "6 5 4 3", True),
         ("It costs 1,000 or 1,100 or", "1,200 or 1,300 or 1,400", True),
         ("File 007 was seen.", "File 008 was seen. File 009 was seen.", True),
         ("On Monday we sing. On Tuesday we", "sing. On Wednesday we sing.", True),

@@ -28,11 +28,8 @@ def test_a_reference_is_asked_the_same_and_enters_the_verdict(
     assert main(words) == 0
     row = results(out)["judge_local"]
     # What it knows by heart it copies, and nothing else.
-    assert (row["reason"], row["control_copies"], row["primary"]) == (
-        "no reference",
-        0,
-        True,
-    )
+    assert row["primary"] and row["reason"] == "no reference"
+    assert row["control_copies"] == 0
     shutil.copytree(model, tmp_path / "copy")
     words += ["--overwrite", "--reference"]
     assert main([*words, str(tmp_path / "copy")]) == 2
