@@ -60,7 +60,6 @@ def test_a_kind_gives_the_same_file_again_and_another_for_another_seed(name):
 
 
 def test_there_are_kinds_of_each_law_and_every_one_is_audited():
-    laws = {kind.law for kind in KINDS.values()}
     cases = cases_of(0)
     for planted in (False, True):
         assert {one.kind for one in cases if (one.nats > 0) == planted} == set(KINDS)
@@ -70,7 +69,7 @@ def test_there_are_kinds_of_each_law_and_every_one_is_audited():
         asked = [one for one in cases if one.reader == reader]
         assert {one.kind for one in asked if not one.copies} == set(KINDS)
         planted = {one.kind for one in asked if one.copies}
-        assert {KINDS[kind].law for kind in planted} == laws
+        assert {KINDS[one].law for one in planted} == {k.law for k in KINDS.values()}
 
 
 @pytest.mark.parametrize("kind", KINDS_KNOWING, ids=lambda kind: kind.name)

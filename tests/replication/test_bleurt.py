@@ -122,11 +122,12 @@ def bert(folders, tmp_path):
 def test_scores_of_a_batch_are_those_of_each_pair_alone(saved, monkeypatch):
     folder, model = saved
     expected = torch_scores(model)
-    # No two are alike.
+    # No two are alike: reference and candidate cannot change places.
     assert len(set(np.round(expected, 3))) == len(PAIRS)
     bleurt = Bleurt.load(folder)
     np.testing.assert_allclose(bleurt.scores(PAIRS), expected, **CLOSE)
-    assert bleurt.scores([]).shape == (0,)
+    one, other = bleurt.scores([PAIRS[1], PAIRS[1][::-1]])
+    assert abs(one - other) > 1e-3 and bleurt.scores([]).shape == (0,)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match="BLEURT needs torch, which is not") as caught:
         Bleurt.load(folder)

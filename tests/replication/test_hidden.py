@@ -158,9 +158,7 @@ def test_options_that_anybody_would_guess_are_not_hidden(options, answer):
     for right in range(4):
         places = {hidden_option(item(answer=right), seed=s) for s in range(60)}
         assert places == set(range(4)) - {right}
-
-
-def test_an_item_in_json_keeps_the_quotes_round_its_mask():
+    # An item in JSON keeps the quotes round its mask.
     row = {"q": "What barks?", "choices": ["a fox", "tea", "a clock"], "answer": 0}
     benchmark = Benchmark("quiz", (json.dumps(row),), (row,))
     completer = Scripted(lambda *_: "x")
