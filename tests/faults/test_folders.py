@@ -21,29 +21,28 @@ from tests.faults.fuzzed import RECORDED, table
 pytestmark = pytest.mark.unoptimised
 
 NOBODY = 65534
+COMMANDS = {
+    "prove": "prove m.csv --out",
+    "replicate": "replicate --recorded r.csv --out",
+    "overlap": "overlap docs b.txt --out",
+}
+
+
+def write_inputs(folder):
+    """Inputs of commands that need no model."""
+    (folder / "m.csv").write_text("3,1,2\n5,4,1\n2,2,0\n1,0,3\n")
+    (folder / "r.csv").write_bytes(table([RECORDED] * 4))
+    (folder / "b.txt").write_text("one two three\nfour five six\n")
+    (folder / "docs").mkdir()
+    (folder / "docs/d.jsonl").write_text('{"text": "one two three"}\n')
 
 
 @pytest.fixture
-def files(tmp_path):
-    """Inputs of commands that need no model."""
-    (tmp_path / "m.csv").write_text("3,1,2\n5,4,1\n2,2,0\n1,0,3\n")
-    (tmp_path / "r.csv").write_bytes(table([RECORDED] * 4))
-    (tmp_path / "b.txt").write_text("one two three\nfour five six\n")
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/d.jsonl").write_text('{"text": "one two three"}\n')
+def files(tmp_path, monkeypatch):
+    """The folder of these inputs, from which commands are run."""
+    write_inputs(tmp_path)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def typed(files, out, *, seed=0):
-    """Commands that write a folder."""
-    return {
-        "prove": ["prove", files / "m.csv", "--seed", seed, "--out", out],
-        "replicate": ["replicate", "--recorded", files / "r.csv", "--out", out],
-        "overlap": ["overlap", files / "docs", files / "b.txt", "--out", out],
-    }
-
-
-COMMANDS = ("prove", "replicate", "overlap")
 
 
 @contextlib.contextmanager
@@ -62,19 +61,18 @@ def room(n_bytes):
 def test_a_full_disk_is_one_line_and_what_stood_there_stays(
     files, command, n_bytes, capsys
 ):
-    out = files / "out"
-    assert main([str(word) for word in typed(files, out)[command]]) == 0
+    words = [*COMMANDS[command].split(), "out"]
+    assert main(words) == 0
     # Another input under the same --out, so that no byte can be taken over.
     (files / "m.csv").write_text("1,0\n2,5\n" * 9)
     (files / "r.csv").write_bytes(table([RECORDED] * 9))
     (files / "b.txt").write_text("seven eight\nnine ten\n" * 3)
-    before = contents(out)
+    before = contents(files / "out")
     with room(n_bytes):
-        message = said(typed(files, out)[command], capsys)
-    assert "cannot be written (" in message
-    assert contents(out) == before
-    assert main([str(word) for word in typed(files, out)[command]]) == 0
-    assert contents(out) != before
+        assert "cannot be written (" in said(words, capsys)
+    assert contents(files / "out") == before
+    assert main(words) == 0
+    assert contents(files / "out") != before
 
 
 @pytest.fixture
@@ -94,18 +92,10 @@ def closed():
 
 @pytest.mark.parametrize("below", ["", "new"])
 def test_a_read_only_folder_is_one_line_and_stays_empty(closed, below, capsys):
-    with tempfile.TemporaryDirectory() as own:
-        folder = Path(own)
-        (folder / "docs").mkdir()
-        for name, content in (
-            ("m.csv", b"1,2\n3,4\n5,6\n"),
-            ("r.csv", table([RECORDED] * 4)),
-            ("b.txt", b"one two three\nfour five six\n"),
-            ("docs/d.txt", b"one two three\n"),
-        ):
-            (folder / name).write_bytes(content)
-        for words in typed(folder, closed / below).values():
-            message = said(words, capsys)
+    with tempfile.TemporaryDirectory() as own, contextlib.chdir(own):
+        write_inputs(Path(own))
+        for words in COMMANDS.values():
+            message = said([*words.split(), closed / below], capsys)
             assert "cannot be" in message and str(closed) in message
     assert list(closed.iterdir()) == []
 
@@ -122,10 +112,8 @@ for _ in range(40):
 
 def test_two_runs_in_one_folder_leave_one_whole_report(tmp_path):
     out = tmp_path / "report.json"
-    runs = [
-        subprocess.Popen([sys.executable, "-c", _WRITES, str(out), seed])
-        for seed in "12"
-    ]
+    words = [sys.executable, "-c", _WRITES, str(out)]
+    runs = [subprocess.Popen([*words, seed]) for seed in "12"]
     assert [run.wait() for run in runs] == [0, 0]
     assert out.read_bytes() in (b"1" * 100_000, b"2" * 100_000)
     assert list(tmp_path.iterdir()) == [out]
@@ -135,60 +123,37 @@ def test_links_lead_to_inputs_and_outputs_and_stay_links(files, capsys):
     (files / "real").mkdir()
     (files / "out").symlink_to("real", target_is_directory=True)
     (files / "l.csv").symlink_to("m.csv")
-    words = ["prove", str(files / "l.csv"), "--out", str(files / "out")]
-    assert main(words) == 0
+    assert main(["prove", "l.csv", "--out", "out"]) == 0
     assert (files / "out").is_symlink() and (files / "l.csv").is_symlink()
     assert (files / "real/report.json").is_file()
-    assert main(["verify", str(files / "out")]) == 0
-
-
-@pytest.mark.parametrize("target", ["loop", "nowhere"])
-def test_a_link_to_nowhere_is_one_line(files, target, capsys):
-    for suffix in (".csv", ".txt", ".jsonl", ".parquet", ".npy"):
-        (files / f"loop{suffix}").symlink_to(f"{target}{suffix}")
-    before = sorted(files.rglob("*"))
-    for words in (
-        ["prove", files / "loop.csv"],
-        ["prove", files / "loop.npy"],
-        ["replicate", "--recorded", files / "loop.csv"],
-        ["overlap", files / "loop.jsonl", files / "b.txt"],
-        ["overlap", files / "docs", files / "loop.txt"],
-        ["audit", files, files / "loop.parquet"],
-        ["score", files, files / "loop.jsonl", "--out", files / "o"],
-        ["verify", files / "loop.txt"],
-        ["report", files / "loop.txt"],
-        ["prove", files / "m.csv", "--out", files / "loop.txt" / "x"],
-    ):
-        said(words, capsys)
-    assert sorted(files.rglob("*")) == before
+    assert main(["verify", "out"]) == 0
 
 
 def test_a_folder_that_links_to_itself_is_searched_once(files, capsys):
     (files / "docs/again").symlink_to(".", target_is_directory=True)
-    assert main([str(word) for word in typed(files, files / "o")["overlap"]]) == 0
+    assert main([*COMMANDS["overlap"].split(), "o"]) == 0
     document = json.loads((files / "o/overlap.json").read_text())
     assert document["corpus"]["n_documents"] == 1
 
 
 def test_a_clock_that_jumps_changes_no_number(files, monkeypatch, capsys):
     def results(out):
-        assert main(["prove", str(files / "m.csv"), "--out", str(out)]) == 0
-        document = json.loads((out / "report.json").read_text())
+        assert main(["prove", "m.csv", "--out", out]) == 0
+        document = json.loads(Path(out, "report.json").read_text())
         assert document["wall_seconds"] >= 0
         return document["results"]
 
-    plain = results(files / "a")
+    plain = results("a")
     jumps = iter(range(10**6))
     monkeypatch.setattr(time, "time", lambda: 2e9 * (-1) ** next(jumps))
     for stamp in (0, 5_000_000_000):
         os.utime(files / "m.csv", (stamp, stamp))
-        assert results(files / "b") == plain
+        assert results("b") == plain
 
 
 def test_a_clock_that_jumps_keeps_a_model_its_name(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    path = tmp_path / "weights"
-    names = set()
+    path, names = tmp_path / "weights", set()
     for stamp in (0, 1_000, 5_000_000_000, 1_000):
         path.write_bytes(b"one")
         os.utime(path, (stamp, stamp))
@@ -204,16 +169,14 @@ def test_a_clock_that_jumps_keeps_a_model_its_name(tmp_path, monkeypatch):
 def test_an_interruption_while_a_report_is_written_keeps_the_old_one(
     files, monkeypatch, capsys
 ):
-    out = files / "out"
-    words = [str(word) for word in typed(files, out)["prove"]]
+    words = ["prove", "m.csv", "--out", "out"]
     assert main(words) == 0
-    before = contents(out)
+    before = contents(files / "out")
 
     def interrupt(self, target):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Path, "replace", interrupt)
-    again = [str(word) for word in typed(files, out, seed=1)["prove"]]
-    assert main([*again, "--overwrite"]) == 130
+    assert main([*words, "--seed", "1", "--overwrite"]) == 130
     assert "interrupted; run the same command again" in capsys.readouterr().err
-    assert contents(out) == before
+    assert contents(files / "out") == before

@@ -30,8 +30,7 @@ from jaxcontam.overlap.nearest import StaticEmbeddings
 from jaxcontam.replication.bleurt import Bleurt
 from jaxcontam.scoring.remote import read_local_tokenizer
 from tests.faults.folders import OF_HERE, allowed, confined, contents, said
-from tests.faults.fuzzed import Target
-from tests.faults.mutations import as_json, changed, damaged
+from tests.faults.fuzzed import Target, as_json, changed, damaged
 from tests.faults.test_fuzz import fuzz
 
 pytestmark = pytest.mark.unoptimised
