@@ -77,12 +77,8 @@ class Exports:
         return Decoder(_PRESET.decoder, rngs=nnx.Rngs(number))
 
     def write(self, out, number):
-        write_model(
-            self.decoder(number),
-            self.tokenizer,
-            out / "model",
-            model_type=_PRESET.model_type,
-        )
+        model = self.decoder(number), self.tokenizer, out / "model"
+        write_model(*model, model_type=_PRESET.model_type)
 
     def check(self, out, number, before):
         if (out / "model").exists():
@@ -148,11 +144,8 @@ def test_what_fails_at_any_call_leaves_nothing_that_looks_whole(
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["release", "x.txt", "--seed-file", "seed.json"], "seed.json"),
-        (
-            ["canary", "--make", "3", "--secret", "s.txt", "--held-out", "h.txt"],
-            "h.txt",
-        ),
+        ("release x.txt --seed-file seed.json", "seed.json"),
+        ("canary --make 3 --secret s.txt --held-out h.txt", "h.txt"),
     ],
 )
 def test_a_full_disk_names_the_file_and_leaves_none(
@@ -162,7 +155,7 @@ def test_a_full_disk_names_the_file_and_leaves_none(
     (tmp_path / "x.txt").write_text("a\nb\n")
     before = contents(tmp_path)
     with room(300):
-        assert main(words) == 2
+        assert main(words.split()) == 2
     assert capsys.readouterr().err.startswith(
         f"jaxcontam: error: {named}: cannot be written (File too large)\n"
         "  hint: nothing was written"

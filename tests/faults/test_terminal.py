@@ -13,14 +13,18 @@ from rich.text import Text
 
 from jaxcontam.cli.main import main, run_command
 from jaxcontam.errors import InputError
+from jaxcontam.reports.figure import Interval, intervals_plot
 from jaxcontam.reports.report_files import ARCHIVE_NAME, REPORT_NAME, sealed_text
 from jaxcontam.terminal import Terminal, json_text, visible
-from tests.faults.folders import assert_nothing_is_obeyed, said
+from tests.faults.folders import assert_nothing_is_obeyed, child, said
 from tests.faults.fuzzed import RECORDED, table
 
 pytestmark = pytest.mark.unoptimised
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\x1b]0;x\x07\x9b31m\u202e[/red]$^$&amp;"
+# As the name of a file, which holds no slash.
+NAME = HOSTILE.replace("/", "")
+INTERRUPTED = "jaxcontam: interrupted; run the same command again\n"
 
 
 def test_visible_text_has_no_character_that_is_obeyed():
@@ -30,14 +34,10 @@ def test_visible_text_has_no_character_that_is_obeyed():
     assert shown.encode()
     assert visible(shown) == shown
     assert visible("naïve 東京 \U0001f600\tx\n") == "naïve 東京 \U0001f600\tx\n"
-
-
-def test_visible_json_is_the_same_value():
     value = {"name": HOSTILE, "half": "\ud800", "plain": "東京"}
-    text = json_text(value)
-    assert_nothing_is_obeyed(text)
-    assert json.loads(text) == value
-    assert "東京" in text
+    assert_nothing_is_obeyed(json_text(value))
+    assert json.loads(json_text(value)) == value
+    assert "東京" in json_text(value)
 
 
 def test_a_terminal_shows_what_it_prints():
@@ -55,6 +55,14 @@ def test_a_terminal_shows_what_it_prints():
         assert "\\x1b[2J" in shown and "[/red]" in shown
 
 
+def test_names_in_a_picture_are_no_formulas():
+    names = ["$\\frac{x$", "$^$", "模型"]
+    about = {"value": 1, "low": 0, "high": 2, "colour": "black"}
+    rows = [Interval(name=name, **about) for name in names]
+    picture = intervals_plot(rows, "AUC", nothing=0)
+    assert all(f">{name}</text>" in picture for name in names)
+
+
 def test_an_error_is_one_line_of_readable_length(capsys):
     def fail():
         raise InputError(f"{HOSTILE}\n{'x' * 10**6}\nthe end", hint=HOSTILE)
@@ -66,60 +74,47 @@ def test_an_error_is_one_line_of_readable_length(capsys):
     assert "the end" in said and len(said) < 5_000
 
 
-def hostile_name(suffix):
-    """HOSTILE as the name of a file, which holds no slash."""
-    return HOSTILE.replace("/", "") + suffix
-
-
-def assert_page_runs_nothing(page):
-    text = page.read_text()
+def assert_folder_runs_nothing(out, capsys, codes=(0,)):
+    """What commands say of a report, and its page, obey none of its words."""
+    for command in ("verify", "report"):
+        assert main([command, str(out)]) in codes
+    captured = capsys.readouterr()
+    assert_nothing_is_obeyed(captured.out + captured.err)
+    text = (out / "report.html").read_text()
     assert "<script>alert" not in text
     # In text, and not as part of the page: once for each `&`.
     assert "&lt;script&gt;" in text
+    return captured.err
 
 
 def test_replicate_shows_completions_as_text(tmp_path, capsys):
-    path = tmp_path / hostile_name(".csv")
+    path = tmp_path / f"{NAME}.csv"
     row = {**RECORDED, "second_piece": HOSTILE, "generated_guided_completion": HOSTILE}
     path.write_bytes(table([row] * 4))
-    out = tmp_path / "out"
-    words = ["replicate", "--recorded", str(path), "--out", str(out)]
+    words = ["replicate", "--recorded", str(path), "--out", str(tmp_path / "out")]
     for more in ([], ["--json"]):
         assert main([*words, *more]) == 0
-    for command in ("report", "verify"):
-        assert main([command, str(out)]) == 0
-    assert_nothing_is_obeyed(capsys.readouterr().out)
-    assert_page_runs_nothing(out / "report.html")
+    assert_folder_runs_nothing(tmp_path / "out", capsys)
 
 
 def test_audit_shows_names_and_texts_of_a_benchmark(pulse, tmp_path, capsys):
-    path = tmp_path / hostile_name(".jsonl")
+    path, out = tmp_path / f"{NAME}.jsonl", tmp_path / "out"
     lines = [json.dumps({"text": f"{HOSTILE} {i}", HOSTILE: i}) for i in range(12)]
     path.write_text("".join(f"{line}\n" for line in lines))
     words = ["audit", str(pulse / "model"), str(path), "--tests", "reversal"]
-    out = tmp_path / "out"
-    # Numbers rise: it is refused, and then scored anyway.
-    for more in ([], ["--json"]):
-        assert main([*words, "--out", str(out), *more]) == 0
-    words.append("--score-anyway")
-    for more in (["--dry-run"], ["--dry-run", "--json"], [], ["--json"]):
-        assert main([*words, "--out", str(out), *more]) == 0
-    captured = capsys.readouterr()
-    assert "not scored" in captured.err
-    assert_nothing_is_obeyed(captured.out + captured.err)
+    words += ["--out", str(out)]
     assert "\\x1b[2J" in said([*words, "--group-field", "none"], capsys)
-    for command in ("report", "verify"):
-        assert main([command, str(out)]) == 0
-    captured = capsys.readouterr()
-    assert_nothing_is_obeyed(captured.out)
-    assert_page_runs_nothing(out / "report.html")
+    # Numbers rise: it is refused, and then scored anyway.
+    for more in ("", "--json"):
+        assert main([*words, *more.split()]) == 0
+    for more in ("--dry-run", "--dry-run --json", "", "--json"):
+        assert main([*words, "--score-anyway", *more.split()]) == 0
+    assert "not scored" in assert_folder_runs_nothing(out, capsys)
 
 
-@pytest.mark.parametrize("command", ["verify", "report"])
-def test_words_of_a_report_from_elsewhere_are_shown(pulse, tmp_path, capsys, command):
-    for name in (REPORT_NAME, ARCHIVE_NAME):
-        shutil.copy(pulse / name, tmp_path)
-    document = json.loads((tmp_path / REPORT_NAME).read_text())
+def test_words_of_a_report_from_elsewhere_are_shown(pulse, tmp_path, capsys):
+    shutil.copy(pulse / ARCHIVE_NAME, tmp_path)
+    document = json.loads((pulse / REPORT_NAME).read_text())
     for row in document["results"]:
         row["benchmark"] += HOSTILE
         if "warnings" in row:
@@ -129,11 +124,7 @@ def test_words_of_a_report_from_elsewhere_are_shown(pulse, tmp_path, capsys, com
     document["model"]["name"] = HOSTILE
     document["command"] += [HOSTILE]
     (tmp_path / REPORT_NAME).write_text(sealed_text(document), encoding="utf-8")
-    assert main([command, str(tmp_path)]) in (0, 3)
-    captured = capsys.readouterr()
-    assert_nothing_is_obeyed(captured.out + captured.err)
-    if command == "report":
-        assert_page_runs_nothing(tmp_path / "report.html")
+    assert_folder_runs_nothing(tmp_path, capsys, codes=(0, 3))
 
 
 CLEANS_UP = """
@@ -155,11 +146,14 @@ cli.entry_point()
 
 def test_ctrl_c_during_a_clean_up_ends_the_command():
     """Python swallows what a `__del__` or a callback raises; JAX has such callbacks."""
-    done = subprocess.run(
-        [sys.executable, "-c", CLEANS_UP], capture_output=True, text=True, timeout=50
-    )
-    assert done.returncode == 130
-    assert done.stderr == "\njaxcontam: interrupted; run the same command again\n"
+    done = child("-c", CLEANS_UP, timeout=50)
+    assert (done.returncode, done.stderr) == (130, f"\n{INTERRUPTED}")
+
+
+def started(*words):
+    """A process of Python, whose output is read as it comes."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, *words], text=True, **pipes)
 
 
 @pytest.mark.parametrize(
@@ -169,27 +163,20 @@ def test_ctrl_c_during_a_clean_up_ends_the_command():
 def test_a_signal_while_python_imports_is_one_line(number, code):
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip(f"this run ignores {number.name}, and so would the command: nohup")
-    words = [sys.executable, "-X", "importtime", "-m", "jaxcontam", "methods"]
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as command:
+    with started("-X", "importtime", "-m", "jaxcontam", "methods") as command:
         assert command.stderr is not None
         # The first modules are there, most are not.
         next(line for line in command.stderr if "docstring_parser" in line)
         command.send_signal(number)
         said = [line for line in command.stderr if "import time:" not in line]
-    assert command.returncode == code
-    assert said == ["\n", "jaxcontam: interrupted; run the same command again\n"]
+    assert (command.returncode, said) == (code, ["\n", INTERRUPTED])
 
 
 @pytest.mark.parametrize("word", ["--version", "methods"])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_of_a_pipe_that_goes_away_is_no_error(monkeypatch, word, unbuffered):
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
-    words = [sys.executable, "-m", "jaxcontam", word]
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as command:
+    with started("-m", "jaxcontam", word) as command:
         assert command.stdout is not None and command.stderr is not None
         command.stdout.close()
         assert command.stderr.read() == ""

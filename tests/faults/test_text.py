@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 
 from jaxcontam.cli.main import main
@@ -34,6 +33,10 @@ def labelled(path):
     return found.texts, found.labels
 
 
+def guided(path):
+    return load_prompts("summary", path).guided
+
+
 def pieces(path):
     return [(i.first_piece, i.second_piece) for i in read_recorded(path).instances]
 
@@ -49,11 +52,7 @@ def planned(path):
         ("m.csv", b"1,2\n3,4\n", numbers),
         ("t.jsonl", jsonl([{"question": "a", "label": 1}] * 2), labelled),
         ("r.csv", table([RECORDED] * 2), pieces),
-        (
-            "p.toml",
-            b'[summary]\nguided = "{input} {dataset_name}"\ngeneral = "{input}"\n',
-            lambda path: load_prompts("summary", path).guided,
-        ),
+        ("p.toml", b'[summary]\nguided = "{input} of"\ngeneral = "{input}"\n', guided),
         ("p.toml", b'[[sets]]\nfile = "quiz.txt"\ncopies = 2\n', planned),
     ],
 )
@@ -67,13 +66,13 @@ def test_windows_line_ends_change_nothing(tmp_path, name, content, read):
 
 
 def test_odd_characters_come_through_a_whole_command(tmp_path, capsys):
-    path = tmp_path / "odd \u202e\U0001f600.csv"
-    rows = [{**RECORDED, "second_piece": text} for text in ODD]
-    path.write_bytes(table(rows))
-    out = tmp_path / "out"
-    assert main(["replicate", "--recorded", str(path), "--out", str(out)]) == 0
+    path, out = tmp_path / "odd \u202e\U0001f600.csv", tmp_path / "out"
+    path.write_bytes(table([{**RECORDED, "second_piece": text} for text in ODD]))
+    words = ["replicate", "--recorded", str(path), "--seed", "5", "--out", str(out)]
+    assert main(words) == 0
     assert main(["verify", str(out)]) == 0
     assert "\u202e" not in capsys.readouterr().out
+    assert json.loads((out / "report.json").read_text())["command"] == words
     lines = (out / "texts.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")
     found = [json.loads(line)["second_piece"] for line in lines]
     # Pieces stand without the blanks around them.
@@ -83,23 +82,20 @@ def test_odd_characters_come_through_a_whole_command(tmp_path, capsys):
 @pytest.mark.parametrize("bos", [True, False])
 def test_score_gives_an_empty_text_empty_lists(pulse, bos, tmp_path, capsys):
     model = shutil.copytree(pulse / "model", tmp_path / "model")
-    if not bos:
-        for name in ("config", "tokenizer_config"):
-            config = model / f"{name}.json"
-            fields = json.loads(config.read_text())
-            kept = {k: v for k, v in fields.items() if k[:4] not in ("bos_", "eos_")}
-            config.write_text(json.dumps(kept))
-    rows = [{"text": text} for text in ("", "a", "line one", "")]
-    lines = [json.dumps(row) + "\n" for row in rows]
+    for name in () if bos else ("config.json", "tokenizer_config.json"):
+        fields = json.loads((model / name).read_text())
+        kept = {k: v for k, v in fields.items() if k[:4] not in ("bos_", "eos_")}
+        (model / name).write_text(json.dumps(kept))
+    texts, out = ["", "a", "line one", ""], tmp_path / "scores.jsonl"
+    lines = [json.dumps({"text": text}) + "\n" for text in texts]
     path = tmp_path / "x.jsonl"
     path.write_text("".join([*lines[:2], "\n", *lines[2:]]))
-    out = tmp_path / "scores.jsonl"
     words = ["score", str(model), str(path), "--text-field", "text", "--out", str(out)]
     assert main(words) == 0
     told = [f"{out}: 4 texts", "x: 1 blank line left out"]
     assert capsys.readouterr().out.splitlines() == told
     found = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [row["text"] for row in found] == [row["text"] for row in rows]
+    assert [row["text"] for row in found] == texts
     assert (found[0]["prefix_id"] is None) == (not bos)
     for row in found:
         for name in ("logprobs", "means", "variances"):
@@ -109,9 +105,8 @@ def test_score_gives_an_empty_text_empty_lists(pulse, bos, tmp_path, capsys):
 
 
 def test_separator_typed_with_a_backslash_is_a_line_feed(pulse, tmp_path):
-    numbers = np.random.default_rng(0).permutation(30)
     path = tmp_path / "x.txt"
-    path.write_text("".join(f"line {i}\n" for i in numbers))
+    path.write_text("".join(f"line {c}\n" for c in "hbkdagljcfei"))
     documents = []
     for out, separator in ((tmp_path / "a", "\n"), (tmp_path / "b", "\\n")):
         words = ["audit", str(pulse / "model"), str(path), "--separator", separator]
@@ -120,12 +115,3 @@ def test_separator_typed_with_a_backslash_is_a_line_feed(pulse, tmp_path):
     assert documents[0]["results"] == documents[1]["results"]
     # A folder that is called model has the name of its parent.
     assert documents[0]["model"]["name"] == pulse.name
-
-
-def test_report_names_the_flags_that_make_it_again(tmp_path):
-    path, out = tmp_path / "m.csv", tmp_path / "out"
-    path.write_text("1,2\n3,4\n")
-    flags = ["--seed", "5", "--out", str(out), "--boundaries", "2.0"]
-    assert main(["prove", str(path), *flags]) == 0
-    command = json.loads((out / "report.json").read_text())["command"]
-    assert command == ["prove", str(path), *flags]
