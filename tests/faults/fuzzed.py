@@ -174,13 +174,11 @@ class Target:
         cases: Strategy of inputs.
         run: Reads one, in a folder of its own.
         share: Of all inputs, in hundredths.
-        is_bytes: Whether an input is the content of one file.
     """
 
     cases: st.SearchStrategy
     run: Callable[[Path, Any], object]
     share: int
-    is_bytes: bool = True
 
 
 def a_file(name, read, data, share):
@@ -371,7 +369,7 @@ def targets():
     words = st.sampled_from(commands).flatmap(words_of)
     return {name: a_file(*about) for name, *about in files()} | {
         "server's answer": Target(answers, answered, 5),
-        "words of a command": Target(words, parse_words, 6, is_bytes=False),
+        "words of a command": Target(words, parse_words, 6),
     }
 
 

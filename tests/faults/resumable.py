@@ -109,7 +109,8 @@ class Store:
         behind: A lost part costs those after it, and any file of a finished run all.
         n_waiting: Parts that are made while an earlier one is not kept yet.
         spares: Only what no finished part has is torn; a kill does no more.
-        partial: Name of what a kill leaves beside a file that it was to replace.
+        partial: Pattern in a file's name and what is there in the name of the part
+            that a kill leaves beside it.
     """
 
     run: Callable[[Process], Any]
@@ -118,7 +119,7 @@ class Store:
     behind: bool = False
     n_waiting: int = 0
     spares: bool = False
-    partial: Callable[[str], str] | None = None
+    partial: tuple[str, str] | None = None
     n_examples: int = 20
 
 
@@ -181,11 +182,10 @@ def metrics(process):
         assert len(log.rows) == done
         for before in range(done, 20, 4):
             process.make(before)
-            for last in (before + 3, before + 4):
-                n = 3 if last == before + 3 else 1
-                steps = range(last - n + 1, last + 1)
+            for steps in ((before + 1, before + 2, before + 3), (before + 4,)):
                 rates, losses = [1e-3 * n for n in steps], [1 / n for n in steps]
-                log.append(last, losses, rates=rates, tokens_a_step=32, seconds=0.0)
+                about = {"rates": rates, "tokens_a_step": 32, "seconds": 0.0}
+                log.append(steps[-1], losses, **about)
                 process.may_die()
             new.write_text(str(before + 4))
             new.replace(checkpoint)
@@ -216,13 +216,10 @@ def population(process):
         result = population_job.finished_result(job, seed)
         if result is None:
             process.make(seed)
-            counts = dataclasses.fields(ModelResult)
-            fields = dict.fromkeys([field.name for field in counts], 1)
+            fields = {field.name: 1 for field in dataclasses.fields(ModelResult)}
             result = ModelResult(**fields | {"seed": seed, "rows": ()})
-            with (
-                mock.patch.object(population_job, "_manifest"),
-                mock.patch.object(population_job, "write_manifest"),
-            ):
+            no_manifest = dict.fromkeys(("_manifest", "write_manifest"), mock.DEFAULT)
+            with mock.patch.multiple(population_job, **no_manifest):
                 model = SimpleNamespace(seed=seed)
                 population_job.write_model(job, model, result, None)
             process.look()
@@ -257,9 +254,7 @@ def overlap(process):
 
     with (
         mock.patch.object(search.Search, "add", made),
-        mock.patch.object(search, "BATCH", 500),
-        mock.patch.object(search, "_HOPELESS", 5),
-        mock.patch.object(search, "_SAVE_SECONDS", 0.0),
+        mock.patch.multiple(search, BATCH=500, _HOPELESS=5, _SAVE_SECONDS=0.0),
     ):
         Overlap(corpus=docs, benchmark=str(docs.parent / "bench.txt"), out=out).run()
     found = [(out / name).read_text() for name in ("overlap.json", "found.txt")]
@@ -277,51 +272,32 @@ def words_tokenizer():
 
 def token_blocks(process):
     """Ids of a corpus, in blocks that become a cache."""
-    corpus = open_corpus([corpus_in(process) / "b.jsonl"])
-    encode = tokens.encode
+    corpus, encode = open_corpus([corpus_in(process) / "b.jsonl"]), tokens.encode
 
     def made(found, *rest):
         process.make(tuple(found))
         return encode(found, *rest)
 
-    with (
-        mock.patch.object(tokens, "encode", made),
-        mock.patch.object(tokens, "_BATCH_TEXTS", 2),
-    ):
-        cache = tokens.token_cache(
-            corpus, words_tokenizer(), process.folder, block_ids=1
-        )
+    with mock.patch.multiple(tokens, encode=made, _BATCH_TEXTS=2):
+        words = words_tokenizer()
+        cache = tokens.token_cache(corpus, words, process.folder, block_ids=1)
     return cache.digest, cache.corpus_digest, cache.ids.tolist(), cache.bounds.tolist()
 
 
+PARTIAL = "$", ".h.1.partial"
 STORES = {
     "journal": Store(journal),
     "answers of a server": Store(answers),
     "scores": Store(scores, n_waiting=1),
     "metrics": Store(metrics, spares=True, notices=False, n_waiting=1),
-    "records of a study": Store(
-        records,
-        appends=False,
-        notices=False,
-        partial=lambda name: f"{name}.h.1.partial",
-    ),
+    "records of a study": Store(records, appends=False, notices=False, partial=PARTIAL),
     "models of a population": Store(
-        population,
-        appends=False,
-        notices=False,
-        partial=lambda name: name.replace("/", ".partial/"),
+        population, appends=False, notices=False, partial=("/", ".partial/")
     ),
     "search of a corpus": Store(
-        overlap,
-        appends=False,
-        behind=True,
-        partial=lambda name: f"{name}.h.1.partial",
-        n_examples=10,
+        overlap, appends=False, behind=True, partial=PARTIAL, n_examples=10
     ),
     "ids of a corpus": Store(
-        token_blocks,
-        appends=False,
-        behind=True,
-        partial=lambda name: name.replace(".npz", ".partial"),
+        token_blocks, appends=False, behind=True, partial=(r"\.npz", ".partial")
     ),
 }

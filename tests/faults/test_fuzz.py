@@ -75,7 +75,7 @@ def test_a_malformed_input_is_refused_or_read_and_changes_no_file(name):
     assert fuzz(TARGETS[name], FEW) >= 1
 
 
-@pytest.mark.parametrize("name", [n for n in TARGETS if TARGETS[n].is_bytes])
+@pytest.mark.parametrize("name", [n for n in TARGETS if "words" not in n])
 def test_a_file_that_is_nothing_but_a_fault_is_refused_or_read(name, tmp_path):
     chunks = (*CHUNKS, b"[" * 10**6, b"{" * 10**6, b'[{"a":' * 10**5, bytes(999))
     for i, chunk in enumerate(chunks):

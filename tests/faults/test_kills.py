@@ -1,6 +1,5 @@
 """Processes that are killed at random moments: they go on to the same results."""
 
-import itertools
 import json
 import random
 import signal
@@ -11,7 +10,6 @@ import time
 import pytest
 
 from tests.faults.folders import OF_HERE, ROOT
-from tests.support.store_process import N_KILLS, drawn_sequences, said_by, scorer_with
 from tests.support.train_corpus import write_corpus
 from train.checkpoints import saved_steps
 from train.manifest import read_manifest
@@ -101,25 +99,6 @@ def test_a_command_that_is_killed_goes_on(name, pulse, tmp_path):
         assert run(words, killed, seconds * rng.random()) in (0, -signal.SIGKILL)
     assert run(words, killed) == 0
     assert results(killed) == results(tmp_path / "untouched") != {}
-
-
-def test_scorers_that_are_killed_never_repeat_a_committed_batch(tmp_path):
-    folder, log = tmp_path / "store", tmp_path / "log"
-    found = said_by("kill_at_random_moments", folder, log)
-    held = [row[0] for row in found]
-    assert len(held) == N_KILLS and held == sorted(held)
-    # The kills fell into the scoring, not all before or after it.
-    assert len(set(held)) > N_KILLS / 4
-    assert [repeated for _, _, repeated in found] == [0] * N_KILLS
-    # Only what was in flight is lost: one batch on the device, one before it.
-    for (before, asked, _), (after, _, _) in itertools.pairwise(found):
-        assert after - before >= asked - 2
-    log.unlink(missing_ok=True)
-    sums = scorer_with(folder, log).sums(drawn_sequences())
-    whole = scorer_with(None).sums(drawn_sequences())
-    assert sums.loglik.tobytes() == whole.loglik.tobytes()
-    assert sums.first.tobytes() == whole.first.tobytes()
-    assert len(log.read_text().split()) > 0 and sums.n_cached > 0
 
 
 def train(corpus, out, *, seed=3, steps=40):

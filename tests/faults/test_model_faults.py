@@ -9,6 +9,7 @@ import select
 import shutil
 import subprocess
 import sys
+import tempfile
 import types
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from jaxcontam.overlap.nearest import StaticEmbeddings
 from jaxcontam.replication.bleurt import Bleurt
 from jaxcontam.scoring.remote import read_local_tokenizer
 from tests.faults.folders import OF_HERE, allowed, confined, contents, said
-from tests.faults.fuzzed import Target, as_json, changed, damaged
+from tests.faults.fuzzed import a_file, as_json, changed, damaged
 from tests.faults.test_fuzz import fuzz
 
 pytestmark = pytest.mark.unoptimised
@@ -125,24 +126,22 @@ def model_targets(model):
     words = {"model": tokenizer["model"]}
     rules = {name: part for name, part in tokenizer.items() if name != "model"}
 
-    def reader(name):
-        def run(folder, content):
-            copy = shutil.copytree(model, folder / "tiny")
-            (copy / name).write_bytes(content)
-            before = contents(folder)
-            allowed(lambda: load_checkpoint(str(copy)))
-            assert contents(folder) == before
-
-        return run
+    def load(path):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copytree(model, f"{folder}/tiny")
+            shutil.copy(path, copy)
+            before = contents(Path(folder))
+            allowed(lambda: load_checkpoint(copy))
+            assert contents(Path(folder)) == before
 
     cases = {
         "model.safetensors": damaged(weights)
         | changed(fields).map(lambda found: with_header(found, rest)),
         "tokenizer.json": damaged(as_json(tokenizer))
         | changed(rules).map(lambda found: as_json({**found, **words})),
-        "generation_config.json": changed({"eos_token_id": [1, 2]}).map(as_json),
+        "generation_config.json": {"eos_token_id": [1, 2]},
     }
-    return [Target(case, reader(name), 1) for name, case in cases.items()]
+    return [a_file(name, load, case, 1) for name, case in cases.items()]
 
 
 @pytest.mark.parametrize("a_hundredth", [5, pytest.param(300, marks=pytest.mark.slow)])

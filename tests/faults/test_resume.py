@@ -7,6 +7,7 @@ that of a run which nothing disturbed.
 import contextlib
 import functools
 import io
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -128,7 +129,8 @@ class Resumption(RuleBasedStateMachine):
     @rule(which=st.integers(0, 9), share=st.floats(0, 1))
     def leave_a_part_of_a_file(self, which, share):
         path, at = self.place(which, share)
-        partial = self.folder / self.store.partial(str(path.relative_to(self.folder)))
+        name = str(path.relative_to(self.folder))
+        partial = self.folder / re.sub(*self.store.partial, name)
         if not partial.exists() and partial != path:
             partial.parent.mkdir(exist_ok=True)
             partial.write_bytes(path.read_bytes()[:at])
