@@ -136,12 +136,7 @@ def refusing_fields(*names, status=400):
 
 @pytest.mark.parametrize(
     ("names", "status"),
-    [
-        (["seed"], 400),
-        (["max_tokens"], 400),
-        (["stop"], 422),
-        (["seed", "stop", "max_tokens"], 422),
-    ],
+    [(["seed"], 400), (["stop"], 422), (["seed", "stop", "max_tokens"], 422)],
 )
 def test_a_field_that_the_server_does_not_know_is_left_out_once_for_all(
     tmp_path, names, status

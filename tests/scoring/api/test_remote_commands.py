@@ -1,5 +1,6 @@
 """Commands over a served model: the numbers of the local one, and what is refused."""
 
+import itertools
 import json
 import types
 
@@ -57,19 +58,14 @@ def served(tmp_path_factory):
     )
     with model_server.running_server(checkpoint) as url:
         folder, word = str(root / "here"), f"api:{url}#tiny"
+        field, ids = ("--text-field", "text"), ("--tokenizer", folder)
+        labelled = (root / "labelled.jsonl", *field, "--label-field", "label")
         yield types.SimpleNamespace(
             word=word,
-            ids=("--tokenizer", folder),
-            ways={
-                "here": (folder,),
-                "ids": (word, "--tokenizer", folder),
-                "text": (word,),
-            },
-            benchmark=(root / "b.jsonl", "--text-field", "text"),
-            labelled=(
-                *(root / "labelled.jsonl", "--text-field", "text"),
-                *("--label-field", "label"),
-            ),
+            ids=ids,
+            ways={"here": (folder,), "ids": (word, *ids), "text": (word,)},
+            benchmark=(root / "b.jsonl", *field),
+            labelled=labelled,
         )
 
 
@@ -95,20 +91,15 @@ def audit(served, way, out, *flags):
 def test_an_audit_by_ids_has_the_numbers_of_the_model_itself(served, tmp_path):
     # Permutation reads the whole file, in windows.
     flags = ("--tests", "direction,adjacency,permutation", "--n-orders", "3")
-    here, there = (
-        audit(served, way, tmp_path / way, *flags) for way in ("here", "ids")
-    )
-    with (
-        np.load(tmp_path / "here" / "orders.npz") as ours,
-        np.load(tmp_path / "ids" / "orders.npz") as theirs,
-    ):
+    ways = ("here", "ids")
+    here, there = (audit(served, way, tmp_path / way, *flags) for way in ways)
+    ours, theirs = (np.load(tmp_path / way / "orders.npz") for way in ways)
+    with ours, theirs:
         assert set(ours) == set(theirs)
         for name in ours:
-            if ours[name].dtype.kind == "f":
-                # Sums of up to 250 log-probabilities, each within some 1e-6.
-                np.testing.assert_allclose(ours[name], theirs[name], atol=1e-3)
-            else:
-                np.testing.assert_array_equal(ours[name], theirs[name])
+            # Sums of up to 250 log-probabilities, each within some 1e-6.
+            atol = 1e-3 if ours[name].dtype.kind == "f" else 0
+            np.testing.assert_allclose(ours[name], theirs[name], atol=atol)
     for mine, other in zip(here["results"], there["results"], strict=True):
         read = [row["tokens_scored"] + row["cached_tokens"] for row in (mine, other)]
         assert read[0] == read[1]
@@ -164,6 +155,11 @@ def test_a_dry_run_counts_what_a_run_sends_which_leaves_some_scores_out(
     run("membership", nowhere, *words, "--dry-run", "--price-in", "1")
     said = capsys.readouterr().out
     assert not sent
+    said_of_weights = refused(
+        capsys, "membership", served.word, *words, "--scores", "gradient_norm"
+    )
+    assert "gradient_norm: needs the weights of the model" in said_of_weights
+    sent.clear()
     run("membership", served.word, *words)
     assert f"{len(set(sent)):,} requests to send, 0 answered before" in said
     assert "to pay" in said
@@ -175,12 +171,6 @@ def test_a_dry_run_counts_what_a_run_sends_which_leaves_some_scores_out(
     assert methods == {"min_k", "loss", "zlib", "lowercase"}
     warnings = document["study"]["warnings"]
     assert any("min_k_pp, surp, gap_k left out" in words for words in warnings)
-
-
-def test_a_score_that_needs_weights_is_refused(served, tmp_path, capsys):
-    words = (*served.labelled, *served.ids, "--out", tmp_path, "--scores")
-    said = refused(capsys, "membership", served.word, *words, "gradient_norm")
-    assert "gradient_norm: needs the weights of the model" in said
 
 
 def test_score_writes_the_same_rows_and_says_where_tokens_begin(served, tmp_path):
@@ -243,18 +233,17 @@ def test_a_model_that_changes_behind_its_server_is_refused(
     words = ("score", served.word, *served.benchmark, *served.ids)
     words += ("--store", tmp_path / "store", "--out")
     run(*words, tmp_path / "a.jsonl")
-    logprobs_of = model_server.logprobs_of
-    decoder, n_before = fresh_decoder(5), [0]
+    logprobs_of, asked = model_server.logprobs_of, itertools.count()
+    decoder, n_before = fresh_decoder(5), 0
 
     def changed(first, ids):
-        n_before[0] -= 1
-        return logprobs_of(first if n_before[0] >= 0 else decoder, ids)
+        return logprobs_of(first if next(asked) < n_before else decoder, ids)
 
     monkeypatch.setattr(model_server, "logprobs_of", changed)
     said = refused(capsys, *words, tmp_path / "b.jsonl")
     assert "another model than the one whose answers are in" in said
     # After the probe and some answers.
-    n_before[0] = 12
+    asked, n_before = itertools.count(), 12
     flags = (*served.ids, "--tests", "reversal", "--out", tmp_path / "out")
     said = refused(capsys, "audit", served.word, *served.benchmark, *flags)
     assert "the model changed during the run" in said
