@@ -79,17 +79,13 @@ def test_hidden_states_and_sums_of_products_are_float32(folder, platform, n_roun
 def test_audit_says_its_dtype_and_its_scores_are_not_taken_for_float32(pulse, tmp_path):
     words = ["audit", str(pulse / "model"), str(pulse / "sets/pydocs-0a.txt")]
     words += ["--tests", "reversal", "--store", str(tmp_path / "store")]
-    reports = {}
+    rows = []
     for dtype in ("float32", "bfloat16", "bfloat16"):
         out = tmp_path / dtype
         assert main([*words, "--dtype", dtype, "--out", str(out)]) == 0
-        seen = reports.setdefault(dtype, [])
-        seen.append(json.loads((out / "report.json").read_text()))
-    first, again = reports["bfloat16"]
-    assert first["model"]["dtype"] == "bfloat16"
-    assert reports["float32"][0]["model"]["dtype"] == "float32"
-    assert first["results"][0]["cached_tokens"] == 0
-    assert again["results"][0]["tokens_scored"] == 0
-    statistics = [r["results"][0]["statistic"] for r in (*reports["float32"], first)]
-    assert statistics[0] != statistics[1]
-    assert again["results"][0]["statistic"] == first["results"][0]["statistic"]
+        report = json.loads((out / "report.json").read_text())
+        assert report["model"]["dtype"] == dtype
+        rows += report["results"]
+    single, first, again = rows
+    assert first["cached_tokens"] == again["tokens_scored"] == 0
+    assert single["statistic"] != first["statistic"] == again["statistic"]

@@ -96,15 +96,11 @@ def test_prefix_is_never_copied_for_its_continuations():
     """No array of the compiled program has both the batch and the prefix's keys."""
     K, P, T = 5, 48, 3
     graphdef, state = nnx.split(Decoder(SHAPES["gpt2"], rngs=nnx.Rngs(0)))
-    lowered = jax.jit(score_continuations, static_argnames="graphdef").lower(
-        graphdef,
-        state,
-        np.zeros((1, P), np.int32),
-        np.array([P], np.int32),
-        np.zeros((1, K, T), np.int32),
+    ids = np.zeros((1, P), np.int32), np.array([P], np.int32)
+    program = jax.jit(score_continuations, static_argnames="graphdef").lower(
+        graphdef, state, *ids, np.zeros((1, K, T), np.int32)
     )
-    text = lowered.compile().as_text()
-    heads, width = 4, 6
+    text, (heads, width) = program.compile().as_text(), (4, 6)
     assert f"f32[{K},{P},{heads},{width}]" not in text
     assert f"f32[{K},{heads},{P},{width}]" not in text
 

@@ -47,16 +47,13 @@ IDENTITY = ScoreIdentity(
 def drawn_sequences(n=1000, longest=80, seed=0):
     """Sequences of 1 to `longest` ids; the longer ones have several windows."""
     rng = np.random.default_rng(seed)
-    return [
-        rng.integers(1, V, size, dtype=np.int32)
-        for size in rng.integers(1, longest + 1, n)
-    ]
+    sizes = rng.integers(1, longest + 1, n)
+    return [rng.integers(1, V, size, dtype=np.int32) for size in sizes]
 
 
 def batch_name(inputs_BS):
-    return hashlib.sha256(
-        repr(inputs_BS.shape).encode() + inputs_BS.tobytes()
-    ).hexdigest()
+    data = repr(inputs_BS.shape).encode() + inputs_BS.tobytes()
+    return hashlib.sha256(data).hexdigest()
 
 
 def bigrams(inputs_BS, targets_BS):
@@ -131,21 +128,15 @@ def kill_at_random_moments(folder, log):
 
 def said_by(name, folder, log):
     """What a task of this file printed, as JSON."""
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, __file__, name, folder, log],
-        cwd=root,
-        env={"PYTHONPATH": str(root)},
-        capture_output=True,
-        timeout=60,
-        text=True,
-    )
+    words = [sys.executable, __file__, name, folder, log]
+    env = {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    how = {"capture_output": True, "timeout": 60, "text": True}
+    done = subprocess.run(words, env=env, **how)
     assert done.stderr == ""
     return json.loads(done.stdout)
 
 
 if __name__ == "__main__":
-    name, *words = sys.argv[1:]
     assert "jax" not in sys.modules, "the scorer and the store need no JAX"
-    tasks = {task.__name__: task for task in (kill_at_random_moments,)}
-    tasks[name](*map(Path, words))
+    tasks = {"kill_at_random_moments": kill_at_random_moments}
+    tasks[sys.argv[1]](*map(Path, sys.argv[2:]))

@@ -154,22 +154,24 @@ def test_a_server_that_gives_no_right_numbers_is_refused(server, said, hint):
     assert hint in found.value.hint
 
 
-@pytest.mark.parametrize("kind", [RefusedError, ApiError])
-def test_a_server_that_must_write_something_writes_one_token(kind):
-    fault = kind(f"{URL}: a fault", status=400 if kind is RefusedError else 500)
-    found = probe(WordServer(refuses_no_tokens=fault), url=URL)
-    assert found.way.max_tokens == 1 and found.error == 0
-
-
-@pytest.mark.parametrize("status", [429, 503, None, 500])
-def test_a_first_fault_that_passes_does_not_change_how_is_asked(status):
-    """Another way has other keys in the journal, and a rerun would pay again."""
-    server, faults = WordServer(), [failing(status, "a fault")]
+@pytest.mark.parametrize(
+    ("status", "stays"),
+    # Another way has other keys in the journal, and a rerun would pay again: a fault
+    # that passes does not change how is asked.
+    [(429, 0), (503, 0), (None, 0), (500, 0), (400, 1), (500, 1)],
+)
+def test_a_server_that_must_write_something_writes_one_token(status, stays):
+    kind = RefusedError if status == 400 else ApiError
+    fault = kind(f"{URL}: a fault", status=status)
+    server, faults = WordServer(refuses_no_tokens=fault if stays else None), [fault]
 
     def post(body, *, once=False):
-        return (faults.pop() if faults else server)(body, once=once)
+        if stays or not faults:
+            return server(body, once=once)
+        raise faults.pop()
 
-    assert probe(post, url=URL).way.max_tokens == 0
+    found = probe(post, url=URL)
+    assert (found.way.max_tokens, found.error) == (stays, 0)
 
 
 def test_a_made_up_number_of_the_first_token_is_no_bos():

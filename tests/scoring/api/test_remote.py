@@ -191,7 +191,7 @@ def direct(ids, context):
     ]
 
 
-def test_sums_and_tokens_are_those_of_the_model_windows_too():
+def test_sums_tokens_and_pairs_are_those_of_the_model_windows_too():
     scorer = RemoteScorer(TableOfIds(), context=16)
     found, expected = scorer.sums(SEQUENCES), [direct(ids, 16) for ids in SEQUENCES]
     # Numbers of the made-up model are exact in float32.
@@ -200,19 +200,11 @@ def test_sums_and_tokens_are_those_of_the_model_windows_too():
     assert found.n_scored.tolist() == list(map(len, expected))
     table = scorer.token_table(SEQUENCES)
     assert [scores.tolist() for scores in table.scores] == [[own] for own in expected]
-
-
-def test_a_pair_is_the_end_of_prefix_and_continuation():
+    # A pair is the end of prefix and continuation.
     prefix, others = np.array([3, 1, 4]), (np.array([1, 5]), np.array([9]))
-    pairs = RemoteScorer(TableOfIds(), context=16).pairs
-    done = []
-    found = pairs.logprobs(
-        [PairGroup(prefix, others, 0, (1, 2))], lambda *now: done.append(now)
-    )
-    expected = [
-        [table_logprob([3, 1, 4, *ids], 3 + i) for i in range(len(ids))]
-        for ids in others
-    ]
+    group, done = PairGroup(prefix, others, 0, (1, 2)), []
+    found = scorer.pairs.logprobs([group], lambda *now: done.append(now))
+    expected = [direct([3, 1, 4, *ids], 16)[2:] for ids in others]
     assert [own.tolist() for own in found.logprobs[0]] == expected
     assert done == [(3, 3)]
 
@@ -231,9 +223,8 @@ def served(answer, journal=None, way=TEXT):
 
     def respond(request):
         found = answer(json.loads(request.content)["prompt"])
-        if isinstance(found, httpx2.Response):
-            return found
-        return httpx2.Response(200, json=found)
+        is_json = not isinstance(found, httpx2.Response)
+        return httpx2.Response(200, json=found) if is_json else found
 
     return ServedPrompts(opened(respond, journal), way)
 
