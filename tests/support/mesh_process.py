@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import jax
 import numpy as np
@@ -142,16 +143,11 @@ def _flat(arrays):
     return np.concatenate([np.ravel(array) for array in arrays])
 
 
-def _collectives(program):
-    return re.findall(rf"= .*? ({_COLLECTIVES})(?:-start)?\(", program.as_text())
-
-
 def _rows_together(devices, ids):
     """Tokens' scores and moments of rows that these devices share."""
-    graphdef, state = nnx.split(decoder())
     mesh = device_mesh(MeshShape(), devices)
-    found = sharded_forward(graphdef, state, mesh, moments=True)(ids, ids)
-    return np.stack([np.asarray(part) for part in found])
+    forward = sharded_forward(*nnx.split(decoder()), mesh, moments=True)
+    return np.stack([np.asarray(part) for part in forward(ids, ids)])
 
 
 def eight(out):
@@ -173,7 +169,8 @@ def eight(out):
     for word in ("data=8", "model=8"):
         program = compiled(shape, device_mesh(parse_mesh(word)))
         memory = program.memory_analysis()
-        found[f"{word} collectives"] = np.array(_collectives(program), "U20")
+        sent = re.findall(rf"= .*? ({_COLLECTIVES})(?:-start)?\(", program.as_text())
+        found[f"{word} collectives"] = np.array(sent, "U20")
         found[f"{word} kept"] = memory.argument_size_in_bytes
         found[f"{word} needed"] = memory.temp_size_in_bytes
     np.savez(out, **found)
@@ -249,34 +246,30 @@ def counted_bytes():
     """Within it, the bytes of each read of a part of a tensor."""
     opened, read = weights._open, []
 
+    class Counted:
+        """A file, or a tensor in it."""
+
+        def __init__(self, opened):
+            self._opened = opened
+
+        def __getattr__(self, name):
+            return getattr(self._opened, name)
+
+        def get_slice(self, name):
+            return Counted(self._opened.get_slice(name))
+
+        def __getitem__(self, cut):
+            part = self._opened[cut]
+            read.append(part.nbytes)
+            return part
+
     @contextlib.contextmanager
     def counted(path):
         with opened(path) as handle:
-            yield _Counted(handle, read)
+            yield Counted(handle)
 
-    weights._open = counted
-    try:
+    with mock.patch.object(weights, "_open", counted):
         yield read
-    finally:
-        weights._open = opened
-
-
-class _Counted:
-    """A file, or a tensor in it, whose parts are counted as they are read."""
-
-    def __init__(self, opened, read):
-        self._opened, self._read = opened, read
-
-    def __getattr__(self, name):
-        return getattr(self._opened, name)
-
-    def get_slice(self, name):
-        return _Counted(self._opened.get_slice(name), self._read)
-
-    def __getitem__(self, cut):
-        part = self._opened[cut]
-        self._read.append(part.nbytes)
-        return part
 
 
 if __name__ == "__main__":

@@ -157,40 +157,33 @@ def test_a_request_that_the_user_ends_gives_its_place_back(monkeypatch, presses)
                 assert not thread.is_alive()
 
 
-def free_port():
+def free_port(*_):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+        return f"http://127.0.0.1:{free.getsockname()[1]}/v1"
 
 
-def unknown_host(patch, error):
+def unknown_host(error):
     def look_up(*_, **__):
         raise socket.gaierror(error, "not known")
 
-    patch.setattr(socket, "getaddrinfo", look_up)
-    return "http://no-such-host.invalid/v1"
+    def address(patch, _):
+        patch.setattr(socket, "getaddrinfo", look_up)
+        return "http://no-such-host.invalid/v1"
+
+    return address
 
 
 @pytest.mark.parametrize(
     ("address", "words", "n_waits", "hint"),
     [
-        (
-            lambda patch, plain: f"http://127.0.0.1:{free_port()}/v1",
-            *(r"no answer \(Connection refused\), 4 times", 3),
-            "is a server running at that address and port?",
-        ),
+        (free_port, r"\(Connection refused\), 4 times", 3, "is a server running at"),
         # Unlike a host that cannot be looked up at the moment.
-        (
-            lambda patch, plain: unknown_host(patch, socket.EAI_NONAME),
-            *("no such host", 0, ""),
-        ),
-        (
-            lambda patch, plain: unknown_host(patch, socket.EAI_AGAIN),
-            *(r"no answer \(.*\), 4 times", 3, ""),
-        ),
+        (unknown_host(socket.EAI_NONAME), "no such host", 0, ""),
+        (unknown_host(socket.EAI_AGAIN), r"no answer \(.*\), 4 times", 3, ""),
         # TLS, and a server that speaks none.
         (
-            lambda patch, plain: plain.replace("http:", "https:"),
+            lambda _, plain: plain.replace("http:", "https:"),
             *("no secure connection", 0, "https at all"),
         ),
     ],

@@ -166,8 +166,7 @@ def test_the_key_comes_from_the_environment_alone(monkeypatch):
 def test_no_server_of_a_reference_sees_the_key_of_the_model(monkeypatch):
     monkeypatch.setenv("API_KEY", KEY)
     one, other = "https://one.example/v1", "https://other.example/v1"
-    own = "REFERENCE_API_KEY"
-    model = f"api:{one}#m"
+    own, model = "REFERENCE_API_KEY", f"api:{one}#m"
     assert key_beside(other, own, [model]) == (None, own)
     assert key_beside(one, own, [model]) == (KEY, "API_KEY")
     monkeypatch.setenv(own, "another")

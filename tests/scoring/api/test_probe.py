@@ -106,9 +106,8 @@ def failing(status, said):
 def test_a_right_server_passes_and_its_bos_is_known(bos):
     server = WordServer(bos=bos)
     found = probe(server, url=URL)
-    assert (found.way.echo, found.way.ids, found.way.max_tokens) == (True, False, 0)
-    assert found.way.bos == (bos is not None)
-    assert found.error == 0 and found.difference == 0
+    assert found.way == Way(echo=True, ids=False, max_tokens=0, bos=bos is not None)
+    assert (found.error, found.difference) == (0, 0)
     assert len(server.bodies) <= 5
     # Each answer is 0.004 nats below the one before it.
     found = probe(WordServer(bos=bos, noise=0.004), url=URL)
