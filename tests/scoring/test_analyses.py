@@ -28,9 +28,8 @@ def test_membership_of_strings_is_that_of_files(model, tmp_path, monkeypatch, ca
     assert found.save(tmp_path / "saved").is_file()
     for name, texts in (("seen", MEMBERS), ("unseen", OTHERS)):
         (tmp_path / f"{name}.txt").write_text("\n".join(texts) + "\n")
-    words = ["membership", model, "--members", "seen.txt", "--scores", "loss,min_k"]
-    words += ["--nonmembers", "unseen.txt", "--fpr", "0.1", "--out", "asked"]
-    assert main(words) == 0
+    words = "--members seen.txt --scores loss,min_k --nonmembers unseen.txt --fpr 0.1"
+    assert main(["membership", model, *words.split(), "--out", "asked"]) == 0
     saved, asked = (
         json.loads((tmp_path / name / "report.json").read_text())
         for name in ("saved", "asked")

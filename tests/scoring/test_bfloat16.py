@@ -14,12 +14,8 @@ from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.local import local_scorer
 
-SHAPES = {
-    "llama": llama_shape(
-        vocab_size=91, d_model=32, n_layers=2, n_heads=4, d_ff=40, context=32
-    ),
-    "gpt2": gpt2_shape(vocab_size=91, d_model=32, n_layers=2, n_heads=4, context=32),
-}
+SIZES = {"vocab_size": 91, "d_model": 32, "n_layers": 2, "n_heads": 4, "context": 32}
+SHAPES = {"llama": llama_shape(d_ff=40, **SIZES), "gpt2": gpt2_shape(**SIZES)}
 
 
 @pytest.fixture(params=SHAPES)
@@ -30,13 +26,10 @@ def folder(request, tmp_path):
     return tmp_path
 
 
-def sequences(n=6):
-    rng = np.random.default_rng(0)
-    return [rng.integers(0, 91, 30).astype(np.int32) for _ in range(n)]
-
-
 def scores(decoder):
-    found = local_scorer(decoder, moments=True).tokens(sequences())
+    rng = np.random.default_rng(0)
+    sequences = [rng.integers(0, 91, 30).astype(np.int32) for _ in range(6)]
+    found = local_scorer(decoder, moments=True).tokens(sequences)
     return np.concatenate(found, axis=1)
 
 

@@ -105,7 +105,7 @@ def test_another_servers_error_in_a_200_is_read_as_its_status():
 
 @pytest.mark.parametrize("status", [400, 401, 429])
 def test_a_code_of_an_error_may_be_anything(status):
-    data = json.dumps({"error": {"message": "no", "code": [{}]}}).encode()
+    data = b'{"error": {"message": "no", "code": [{}]}}'
     try:
         words = reply({}, data, status=status).words
     except ApiError as e:
