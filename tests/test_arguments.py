@@ -50,11 +50,7 @@ def replicate(**arguments):
         (audit, {"texts": [b"x"] * 10}, r"texts\[0\] must be a text, got bytes"),
         (audit, {"seed": 1.5}, "seed must be a whole number, got float 1.5"),
         (audit, {"seed": True}, "seed must be a whole number, got bool True"),
-        (
-            audit,
-            {"n_orders": 2.5},
-            "--n-orders must be a whole number or None",
-        ),
+        (audit, {"n_orders": 2.5}, "--n-orders must be a whole number or None"),
         (audit, {"limit": "5"}, "limit must be a whole number or None, got str '5'"),
         (audit, {"min_effect": NAN}, "--min-effect must be a finite number, got float"),
         (audit, {"shuffled": "no"}, "shuffled must be True or False, got str 'no'"),
