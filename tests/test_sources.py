@@ -1,7 +1,6 @@
 """What makes models and scores obsolete, and which files an audit runs through."""
 
 import contextlib
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -9,14 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import jaxcontam
-from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.scoring import identity
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.prefixed import prefixed_sums
 from jaxcontam.sources import imported, source_digest
-from tests.support.membership_model import fast_tokenizer, fresh_decoder
 from tests.support.served_model import decoder
 from train.population_models import Job, plan_tests, set_results, train_models
 from train.population_plan import Design, plan_model, texts_in_memory
@@ -178,18 +174,3 @@ def test_every_module_that_runs_for_a_score_is_part_of_its_key():
     covered = imported(*identity._SCORING, within=identity._ENGINE)
     assert len(executed) > 15
     assert executed - SCORELESS <= set(covered)
-
-
-def test_an_audit_runs_the_files_of_the_page_and_about_sixty_others(tmp_path):
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    named = re.findall(r"^\| \d+ \| `([^`]+)`", page, flags=re.MULTILINE)
-    assert len(named) == 19
-    rng = np.random.default_rng(0)
-    words = [f"w{i}" for i in range(300)]
-    texts = [" ".join(rng.choice(words, 8)) for _ in range(40)]
-    save_checkpoint(fresh_decoder(), fast_tokenizer(), tmp_path)
-    # A cut that no other test makes: the programs are traced here.
-    with files_run() as files:
-        jaxcontam.audit(tmp_path, texts, max_example_tokens=37)
-    assert {Path("jaxcontam", name) for name in named} <= files
-    assert len(files) <= 85

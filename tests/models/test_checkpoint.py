@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pickle
 import shutil
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint, load_decoder, save_checkpoint
 from tests.support.decoders import (
     LLAMA,
@@ -220,28 +218,6 @@ def test_tokenizer_that_is_missing_or_too_large_is_refused(copy):
     for path, message in (("config.json", "not a model"), ("no", "no such model")):
         said = refusal(load_checkpoint, str(folder / path))[0]
         assert f"{message} directory" in said
-
-
-@dataclasses.dataclass
-class Marker:
-    """Unpickling one writes a file."""
-
-    path: Path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
-
-
-def test_pickled_weights_are_refused_unopened_with_a_way_to_convert(copy, tmp_path):
-    folder, mark = copy(), tmp_path / "ran"
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Marker(mark)))
-    with pytest.raises(InputError, match=r"pickled weights \(pytorch_model.bin\)") as e:
-        load_checkpoint(str(folder))
-    assert "jaxcontam convert" in e.value.hint
-    assert not mark.exists()
-    pickle.loads((folder / "pytorch_model.bin").read_bytes())
-    assert mark.exists()  # it would have
 
 
 def test_code_that_a_checkpoint_brings_does_not_run(copy, tmp_path):

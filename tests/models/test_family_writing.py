@@ -20,21 +20,6 @@ from tests.support.family_files import RAW, VOCAB, drawn, raw_config, write
 from train.tokenizer import train_tokenizer
 
 
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("model_type", RAW)
-def test_written_model_is_read_back_to_the_bit(model_type, tied, tmp_path):
-    raw = raw_config(model_type, tie_word_embeddings=tied)
-    decoder = drawn(raw)
-    write(decoder, raw, tmp_path)
-    again = load_decoder(tmp_path)
-    assert again.config == decoder.config
-    assert again.config.tied == tied
-    assert_same_weights(again, decoder)
-    names = load_file(tmp_path / "model.safetensors").keys()
-    assert (FAMILIES[model_type].head in names) == (not tied)
-    assert read_config_fields(tmp_path) == raw
-
-
 def test_older_dtype_and_names_of_code_files_are_not_kept(tmp_path):
     old = {"torch_dtype": "float16", "auto_map": {"AutoConfig": "code.Config"}}
     raw = raw_config("llama")

@@ -25,7 +25,6 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import (
     Hardware,
     attend_after_prefix,
-    attend_cudnn,
     attend_splash,
     fuses_prefix,
     kernel_of,
@@ -402,6 +401,9 @@ def test_bfloat16_scorer_on_a_gpu_asks_for_cudnn(windows):
     (size,) = re.findall(r"sliding_window_length\\22: (\d+)", text)
     assert int(size) == (100 if windows else 0)
     assert "256x256" not in text, "no array of all pairs of tokens"
+    exact = scorer_text(change(windows=windows), "float32", H100)
+    assert custom_calls(exact) == []
+    assert "256x256" in exact, "a block of queries and its keys"
 
 
 def test_pairs_on_a_gpu_write_no_scores_of_tokens_by_tokens():
@@ -416,12 +418,6 @@ def test_pairs_on_a_gpu_write_no_scores_of_tokens_by_tokens():
     assert custom_calls(text) == ["__cudnn$fmhaSoftmax"] * 3
     pairs_of_tokens = [f"{T}x{T}x", f"{T}x{P}x", f"{P}x{P}x", f"{T}x{P + T}x"]
     assert not [words for words in pairs_of_tokens if words in text]
-
-
-def test_float32_scorer_on_a_gpu_asks_for_no_library():
-    text = scorer_text(SHAPE, "float32", H100)
-    assert custom_calls(text) == []
-    assert "256x256" in text, "a block of queries and its keys"
 
 
 @pytest.mark.parametrize("remat", [False, True])
@@ -484,9 +480,3 @@ def test_gradient_norms_of_rows_side_by_side_are_fused():
     lengths = jax.ShapeDtypeStruct((4,), jnp.int32)
     calls = custom_calls(lowered(norms, "cuda", state, ids, lengths))
     assert set(calls) == {"__cudnn$fmhaSoftmax", "__cudnn$fmhaSoftmaxBackward"}
-
-
-def test_cudnn_refuses_a_soft_cap():
-    x_BTHE = jnp.zeros((1, 128, 2, 16), jnp.bfloat16)
-    with pytest.raises(ValueError, match="no soft cap"):
-        attend_cudnn(x_BTHE, x_BTHE, x_BTHE, scale=1.0, softcap=3.0, window=None)

@@ -1,11 +1,11 @@
-"""datatrove pipelines: the table of the command, killed tasks, other engines."""
+"""datatrove pipelines: the table of the command, killed tasks, dropped documents."""
 
 import json
 import random
 import signal
 import subprocess
 import sys
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,6 @@ from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
 
 from jaxcontam.cli.main import main
-from jaxcontam.data.corpus import read_documents
-from jaxcontam.overlap.counts import merged
-from jaxcontam.overlap.index import example_index, read_examples
-from jaxcontam.overlap.occurrences import occurrences
 from jaxcontam.overlap.steps import DropExamples, FindExamples, numbered
 from tests.support.overlap_texts import sentence
 
@@ -143,45 +139,4 @@ def test_a_killed_pipeline_goes_on_with_the_tasks_that_were_not_done(corpus, cap
     assert start().returncode == 0
     for name, time_ns in done.items():
         assert (corpus / "counts" / name).stat().st_mtime_ns == time_ns
-    assert rows_of("counts", "bench.txt") == expected
-
-
-def test_any_engine_that_maps_and_merges_makes_the_same_table(corpus):
-    examples, _, _ = rows_of("docs", "bench.txt")
-    _, forms = read_examples(corpus / "bench.txt")
-    index = example_index(forms)
-    files = sorted((corpus / "docs").iterdir())
-    parts = [
-        index.find(read_documents(path, text_field="text", name=path.name))
-        for path in files
-    ]
-    total = reduce(lambda left, right: merged([left, right]), reversed(parts))
-    rows = occurrences(index, total)
-    assert [(row.id, row.rule, row.file, row.line) for row in rows] == [
-        (row["id"], row["rule"], row["file"], row["line"]) for row in examples
-    ]
-
-
-RAY = """
-import ray
-from datatrove.executor.ray import RayPipelineExecutor
-from datatrove.pipeline.readers import JsonlReader
-from jaxcontam.overlap.steps import FindExamples, numbered
-
-ray.init(num_cpus=2, include_dashboard=False)
-reader = JsonlReader("FOLDER/docs", adapter=numbered)
-steps = [reader, FindExamples("bench.txt", "FOLDER/counts")]
-RayPipelineExecutor(
-    steps, tasks=8, workers=2, mem_per_cpu_gb=1, logging_dir="FOLDER/logs"
-).run()
-"""
-
-
-@pytest.mark.slow
-def test_ray_makes_the_same_table(corpus):
-    pytest.importorskip("ray", reason="ray is no dependency of the tests")
-    expected = rows_of("docs", "bench.txt")
-    (corpus / "pipeline.py").write_text(RAY.replace("FOLDER", str(corpus)))
-    done = subprocess.run([sys.executable, "pipeline.py"], capture_output=True)
-    assert done.returncode == 0, done.stderr[-2000:]
     assert rows_of("counts", "bench.txt") == expected

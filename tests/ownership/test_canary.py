@@ -335,9 +335,3 @@ def test_question_that_a_local_model_cannot_read_whole_is_refused(files, new_tok
         jaxcontam.keyed_canary(model, *files, new_tokens=new_tokens)
     assert not model.completer.calls
     jaxcontam.keyed_canary(model, *files, new_tokens=63)
-
-
-def test_template_is_read_as_those_of_other_commands_are():
-    (group,) = keyed_groups(SEED, 1)
-    first, *_ = keyed_prompts([group], r"{{Q}}: {question}\nA:")
-    assert first == f"{{Q}}: {group.questions[0]}\nA:"

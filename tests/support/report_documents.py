@@ -55,25 +55,13 @@ def ranking_result(**changes):
 
 def audit_report(*results, model="pythia", command=("audit",), seed=0, **changes):
     """A report of an audit."""
-    report = Report(
-        command=(*command, model, *(row.benchmark for row in results)),
-        seed=seed,
-        started="2026-01-01T00:00:00Z",
-        wall_seconds=1.0,
-        model=ModelInfo(
-            name=model,
-            fingerprint=f"sha256:{model}",
-            n_parameters=10,
-            dtype="float32",
-            precision="highest",
-            context=128,
-        ),
-        device=None,
-        versions={"jax": "0.10"},
-        min_effect=0.5,
-        results=results,
-    )
-    return dataclasses.replace(report, **changes)
+    of_model = {"name": model, "fingerprint": f"sha256:{model}", "n_parameters": 10}
+    of_model |= {"dtype": "float32", "precision": "highest", "context": 128}
+    fields = {"command": (*command, model, *(row.benchmark for row in results))}
+    fields |= {"seed": seed, "started": "2026-01-01T00:00:00Z", "wall_seconds": 1.0}
+    fields |= {"model": ModelInfo(**of_model), "device": None, "min_effect": 0.5}
+    fields |= {"versions": {"jax": "0.10"}, "results": results}
+    return Report(**fields | changes)
 
 
 def audit_document(*results, **changes):
