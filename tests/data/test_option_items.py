@@ -11,14 +11,9 @@ from tests.support.refused import refusal
 Q = {"question": "Q?"}
 MMLU = Q | {"subject": "s", "choices": [*"wxyz"], "answer": 2}
 ARC = {"id": "q-1"} | Q | {"choices": {"text": [*"wxyz"], "label": [*"ABCD"]}}
-STEM = [
-    {"label": label, "text": text} for label, text in zip("ABC", "wxy", strict=True)
-]
-COMMONSENSE = {
-    "answerKey": "B",
-    "id": "q-1",
-    "question": {"stem": "Q?", "choices": STEM},
-}
+STEM = [{"label": name, "text": text} for name, text in ("Aw", "Bx", "Cy")]
+COMMONSENSE = {"answerKey": "B", "id": "q-1"}
+COMMONSENSE |= {"question": {"stem": "Q?", "choices": STEM}}
 HELLASWAG = {"ind": 24, "ctx": "Q", "label": 3, "endings": [*"wxyz"], "source_id": "a"}
 MEDQA = Q | {"answer": "y", "options": {"A": "w", "B": "x", "C": "y"}}
 MEDMCQA = {"q": "Q", "opa": "w", "opb": "x", "opc": "y", "opd": "z", "cop": 2}

@@ -8,7 +8,6 @@ import dataclasses
 import functools
 import re
 import sys
-import types
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +30,6 @@ from jaxcontam.models.fused_attention import (
     kernel_of_rows,
 )
 from jaxcontam.models.sharding import WeightSharding
-from jaxcontam.scoring import local
 from jaxcontam.scoring.gradients import _mean_loss
 from jaxcontam.scoring.kernel import score_continuations, target_scores
 from train.step import Compute, adamw, training_step
@@ -98,19 +96,6 @@ def test_short_rows_and_layers_that_see_differently_far_are_computed_in_blocks()
         ((200, 300), 201, "blocks"),
     ):
         assert kernel_of_rows(change(windows=windows), "float32", T, TPU) == kernel
-
-
-def test_report_names_the_kernel_of_rows_as_long_as_the_context(monkeypatch):
-    monkeypatch.setattr(local, "hardware", lambda: TPU)
-    decoder = types.SimpleNamespace(dtype="float32", precision="highest")
-    more = {"decoder": decoder, "name": "m", "fingerprint": "f", "n_parameters": 1}
-    for config, said in (
-        (SHAPE, "splash"),
-        (change(windows=(200, None)), None),
-        (change(context=127), None),
-    ):
-        checkpoint = types.SimpleNamespace(config=config, **more)
-        assert local.model_info(checkpoint).attention == said
 
 
 def blocks(q, k, v, config):

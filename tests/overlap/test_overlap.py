@@ -399,7 +399,7 @@ def test_counts_that_contradict_each_other_do_not_fit():
 
 
 @pytest.mark.parametrize("order", [(None,), ("ab",), ([1],), (True,), "packed"])
-def test_packed_counts_and_hits_without_a_number_are_damage(order):
+def test_packed_counts_and_hits_without_a_number_are_damage(order, tmp_path):
     hits = {} if order == "packed" else {0: Hit(order, "f", 1, "")}
     data = counts_bytes(Counts(matches=hits), {})
     if order == "packed":
@@ -408,11 +408,10 @@ def test_packed_counts_and_hits_without_a_number_are_damage(order):
         data = file.getvalue()
     with pytest.raises(InputError, match="x: damaged counts"):
         read_counts(io.BytesIO(data), "x")
-
-
-@pytest.mark.parametrize("task", [[0], {}, "0", None, False])
-def test_counts_without_a_task_are_damage(tmp_path, task):
-    about = {"index": "i", "task": task, "n_tasks": 1}
-    (tmp_path / "0.counts.npz").write_bytes(counts_bytes(Counts(), about))
-    with pytest.raises(InputError, match=r"0\.counts\.npz: damaged counts"):
-        read_tasks([tmp_path / "0.counts.npz"], "i")
+    # So are those without a task.
+    path = tmp_path / "0.counts.npz"
+    for task in ([0], {}, "0", None, False):
+        about = {"index": "i", "task": task, "n_tasks": 1}
+        path.write_bytes(counts_bytes(Counts(), about))
+        with pytest.raises(InputError, match=r"0\.counts\.npz: damaged counts"):
+            read_tasks([path], "i")

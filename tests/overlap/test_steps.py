@@ -1,11 +1,7 @@
-"""datatrove pipelines: the table of the command, killed tasks, dropped documents."""
+"""datatrove pipelines: the table of the command, and documents that are dropped."""
 
 import json
 import random
-import signal
-import subprocess
-import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -99,44 +95,3 @@ def test_documents_that_hold_examples_are_dropped_and_written_elsewhere(corpus):
     (corpus / "clean").mkdir()
     (corpus / "kept").rename("clean/docs")
     assert rows_of("clean/docs", "bench.txt")[1]["found"] == 0
-
-
-PIPELINE = """
-import os, signal
-from datatrove.executor import LocalPipelineExecutor
-from datatrove.pipeline.readers import JsonlReader
-from jaxcontam.overlap.steps import FindExamples, numbered
-
-def dies(data, rank, world_size):
-    for i, document in enumerate(data):
-        yield document
-        if rank == 3 and not os.path.exists("died"):
-            open("died", "w").close()
-            os.killpg(0, signal.SIGKILL)  # with its manager
-
-if __name__ == "__main__":
-    reader = JsonlReader("docs", adapter=numbered)
-    steps = [reader, dies, FindExamples("bench.txt", "counts")]
-    LocalPipelineExecutor(steps, tasks=8, workers=1, logging_dir="logs").run()
-"""
-
-
-def test_a_killed_pipeline_goes_on_with_the_tasks_that_were_not_done(corpus, capsys):
-    expected = rows_of("docs", "bench.txt")
-    (corpus / "pipeline.py").write_text(PIPELINE)
-    command = [sys.executable, "pipeline.py"]
-    start = partial(
-        subprocess.run, command, capture_output=True, start_new_session=True
-    )
-    killed = start()
-    assert killed.returncode == -signal.SIGKILL
-    done = {
-        path.name: path.stat().st_mtime_ns for path in (corpus / "counts").iterdir()
-    }
-    assert len(done) == 3
-    assert main(["overlap", "counts", "bench.txt"]) == 2
-    assert "counts of 3 of 8 tasks" in capsys.readouterr().err
-    assert start().returncode == 0
-    for name, time_ns in done.items():
-        assert (corpus / "counts" / name).stat().st_mtime_ns == time_ns
-    assert rows_of("counts", "bench.txt") == expected
