@@ -123,6 +123,10 @@ def bare(part):
     return made
 
 
+def split(*parts):
+    return characters(splits=parts)
+
+
 def metaspace(scheme):
     return pre_tokenizers.Metaspace(prepend_scheme=scheme)
 
@@ -142,19 +146,13 @@ NOTHING, NESTED = normalizers.Sequence([]), normalizers.Sequence([PREPEND])
     [
         (bare(metaspace("always")), bare(NEVER)),
         (bare(metaspace("first")), bare(NEVER)),
-        (
-            characters(splits=[MARKS, metaspace("always")]),
-            characters(splits=[MARKS, NEVER]),
-        ),
+        (split(MARKS, metaspace("always")), split(MARKS, NEVER)),
         (characters(normal=[PREPEND, REPLACE]), characters(normal=[REPLACE])),
         (characters(normal=[NFC, PREPEND]), characters(normal=[NFC])),
         (characters(normal=[NESTED, REPLACE]), characters(normal=[NOTHING, REPLACE])),
         (bare(PREPEND), characters()),
         (bare(byte_level(True)), bare(byte_level(False))),
-        (
-            characters(splits=[DIGITS, byte_level(True)]),
-            characters(splits=[DIGITS, byte_level(False)]),
-        ),
+        (split(DIGITS, byte_level(True)), split(DIGITS, byte_level(False))),
         *((characters(), None), (bare(NEVER), None), (merging(), None)),
         # A normalizer, which adds no prefix, and still loads.
         (characters(normal=[normalizers.ByteLevel()]), None),

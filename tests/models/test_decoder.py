@@ -62,14 +62,8 @@ LATENT = LatentShape(d_values=3, rank=5, query_rank=None)
         ({"shared_norm": True}, "shared_norm must be of parallel blocks"),
         ({"parallel": True, "pre_norms": False}, "must have norms before them"),
         ({"parallel": True, "residual_scale": 0.5}, "blocks that are not parallel"),
-        (
-            {"gated": False, "gate_clip": GateClip(limit=7.0, slope=1.0)},
-            "a gated layer",
-        ),
-        (
-            {"rotated_layers": (True,) * 3, "local_rope_theta": 9.0},
-            "must have one base",
-        ),
+        ({"gated": False, "gate_clip": GateClip(limit=7.0, slope=1.0)}, "a gated lay"),
+        ({"rotated_layers": (True,) * 3, "local_rope_theta": 9.0}, "must have one ba"),
         ({"latent": LATENT}, "must be n_heads = 6 where keys are .* vector, got 2"),
         ({"n_dense": 1}, "before blocks with experts, got 1 of 3"),
     ],

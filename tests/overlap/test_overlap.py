@@ -1,6 +1,7 @@
 """What a search finds, against sets and loops."""
 
 import dataclasses
+import functools
 import io
 import json
 import math
@@ -55,6 +56,8 @@ ALL = ("exact", "words", "13-gram", "near-duplicate", "8-grams")
 TURNED = [part(i, i + 8) for i in range(70)]
 SCATTERED = sentence(100, 5000).join(f" {part(i, i + 12)} " for i in range(0, 60, 8))
 FRAME = sentence(500, 10_000)
+FIVE, EIGHT, MIDDLE = part(0, 5), part(0, 8), part(20, 33)
+UNCONTAINED, near = {"containment": None}, functools.partial(pytest.approx, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -65,34 +68,22 @@ FRAME = sentence(500, 10_000)
         ([FRAME, f"x, {part(0, 99)}; y"], part(0, 99), {"rules": ALL, "line": 2}),
         ([FRAME], part(0, 30), {"rules": (), "share_8grams": 0, "file": None}),
         ([f"x {part(20, 32)} y"], part(0, 60), {"rules": ()}),
-        (
-            [f"x {part(20, 33)} y"],
-            part(0, 60),
-            {"rules": ("13-gram",), "matched": part(20, 33)},
-        ),
+        ([f"x {MIDDLE} y"], part(0, 60), {"rules": ("13-gram",), "matched": MIDDLE}),
         # Below 13 words an example counts as a whole.
         ([f"x {part(0, 4)} y"], part(0, 4), {"rules": ("words", "13-gram")}),
-        (
-            [f"x {part(0, 5)}. y"],
-            part(0, 5),
-            {"rules": ALL[:3], "matched": part(0, 5), "containment": None},
-        ),
+        ([f"x {FIVE}. y"], FIVE, {"rules": ALL[:3], "matched": FIVE} | UNCONTAINED),
         ([f"x {part(0, 11)} x"], part(0, 12), {"rule": "8-grams"}),
         # Each 8-gram in a document of its own, so that no other rule has a say.
         (TURNED, part(0, 107), {"rules": ("8-grams",), "share_8grams": 0.7}),
         (TURNED[:69], part(0, 107), {"rules": (), "share_8grams": 0.69}),
         # 24 words have 17 8-grams: the repeated one twice, others and seams 15 times.
-        (
-            [part(0, 8)],
-            f"{part(0, 8)} {part(0, 8)} {part(20, 28)}",
-            {"share_8grams": pytest.approx(2 / 17, abs=1e-6)},
-        ),
+        ([EIGHT], f"{EIGHT} {EIGHT} {part(20, 28)}", {"share_8grams": near(2 / 17)}),
         # A changed word inside a text costs 5 of its 56 shingles.
         *(
             (
                 [f"{FRAME} {part(0, 60, range(10, 11 + 13 * i, 13))}"],
                 part(0, 60),
-                {"containment": pytest.approx((51 - 5 * i) / 56, abs=1e-6)}
+                {"containment": near((51 - 5 * i) / 56)}
                 | {"rules": ("13-gram", *ALL[3:])[: 3 - i]},
             )
             for i in range(3)

@@ -13,7 +13,6 @@ from jaxcontam.proof.verdict import decide
 from jaxcontam.proof.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.orders import draw_places
-from jaxcontam.stats.rows import padded, unpadded
 from tests.support.labelled_rows import WORDS, drawn, write_lines
 
 pytestmark = pytest.mark.unoptimised
@@ -128,14 +127,6 @@ def test_equal_versions_are_scored_once(tokenizer):
     assert len(plan.sequences) == 2
     assert [len(row) for row in scored.rows] == [3] * 5
     assert scored.rows[0][0] == scored.rows[0][2]
-
-
-def test_padding_of_rows_is_undone():
-    rows = [np.array([1.0, 2.0]), np.array([3.0, 4.0, 5.0]), np.array([6.0, 7.0])]
-    for row, found in zip(rows, unpadded(padded(rows)), strict=True):
-        np.testing.assert_array_equal(row, found)
-    with pytest.raises(ValueError, match="hole"):
-        unpadded(np.array([[1.0, np.nan, 2.0]]))
 
 
 def test_rows_are_read_with_any_number_of_rewrites(tmp_path):
