@@ -198,7 +198,7 @@ WIDTH = ":4: {} columns (the header has 2)"
         ("a.csv", 'q,a\n1,2\n"x,2', {}, ":3: not .csv (unexpected end of data)", ""),
         ("a.csv", 'q,a\n1,2\n"x"y,2', {}, f":3: not .csv {QUOTE}", ""),
         ("a.csv", "sep=;\nq;a\n1;2\n", {}, ":1: cells are separated by ';'", ""),
-        ("a.jsonl", '["\\ud83d"]\n', {"check_fields": True}, ":1: unpaired sur", ""),
+        ("a.jsonl", '{"a": "\\ud83d"}', {"check_fields": True}, ":1: unpaired", ""),
         ("a.jsonl", "{}", {"no_header": True}, "--no-header is for .csv and .tsv", ""),
         ("a.txt", "x", {"limit": 0}, "--limit must be at least 1, got 0", ""),
         ("a.txt", "x", {"limit": -3}, "--limit must be at least 1, got -3", ""),

@@ -38,7 +38,7 @@ def items_of(tmp_path, rows, *, name="x.jsonl", **flags):
     [
         (MMLU, 2, '"question": "Q?", "subject": "s", "choices": ["z", "y", "x", "w"'),
         (ARC, 2, '"id": 7, "question": "Q?", "choices": {"text": ["z", "y", "x", "w"'),
-        (COMMONSENSE, 1, f'"id": 7, "question": {json.dumps(TURNED)[:-4]}'),
+        (COMMONSENSE, 1, f'"id": 7, "question": {json.dumps(TURNED)[:-3]}'),
         (HELLASWAG, 3, '"ind": 24, "ctx": "Q", "endings": ["z", "y", "x", "w"'),
         (MEDQA, 2, '"question": "Q?", "options": {"A": "y", "B": "x", "C": "w"'),
         (MEDMCQA, 2, '"q": "Q", "opa": "z", "opb": "y", "opc": "x", "opd": "w"'),

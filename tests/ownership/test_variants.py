@@ -13,6 +13,7 @@ from jaxcontam.proof.verdict import decide
 from jaxcontam.proof.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.orders import draw_places
+from jaxcontam.stats.rows import unpadded
 from tests.support.labelled_rows import WORDS, drawn, write_lines
 
 pytestmark = pytest.mark.unoptimised
@@ -127,6 +128,11 @@ def test_equal_versions_are_scored_once(tokenizer):
     assert len(plan.sequences) == 2
     assert [len(row) for row in scored.rows] == [3] * 5
     assert scored.rows[0][0] == scored.rows[0][2]
+
+
+def test_a_hole_in_padded_rows_is_refused():
+    with pytest.raises(ValueError, match="hole"):
+        unpadded(np.array([[1.0, np.nan, 2.0]]))
 
 
 def test_rows_are_read_with_any_number_of_rewrites(tmp_path):
