@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from jaxcontam.models import generation
-from jaxcontam.models.checkpoint import (
-    load_checkpoint,
-    load_decoder,
-    save_checkpoint,
-)
+from jaxcontam.models import checkpoint, generation
 from jaxcontam.models.generation import Sampling, continuations, prompt_ids
 from tests.support.decoders import LLAMA, spread
 from tests.support.family_cases import CASES, FAMILY_CASES, torch_model, with_slow_ones
@@ -173,12 +168,12 @@ def test_stop_ids_are_those_of_every_file_that_names_one(tmp_path):
         tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w0")),
         eos_token="w3",
     )
-    save_checkpoint(sharp(), tokenizer, tmp_path)
-    assert load_checkpoint(str(tmp_path)).stop_ids == (3,)
+    checkpoint.save_checkpoint(sharp(), tokenizer, tmp_path)
+    assert checkpoint.load_checkpoint(str(tmp_path)).stop_ids == (3,)
     # An id that the model has no row for ends nothing.
     named = {"eos_token_id": [7, 3, 10**9]}
     (tmp_path / "generation_config.json").write_text(json.dumps(named))
-    assert load_checkpoint(str(tmp_path)).stop_ids == (3, 7)
+    assert checkpoint.load_checkpoint(str(tmp_path)).stop_ids == (3, 7)
 
 
 TORCH_CONTEXT, N_NEW = 64, 20
@@ -234,7 +229,7 @@ def test_greedy_texts_are_those_of_transformers(case, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     prompts = [rng.integers(0, 97, size=n, dtype=np.int32) for n in LENGTHS]
     expected = [torch_greedy(model, prompt) for prompt in prompts]
-    found = samples(load_decoder(tmp_path), prompts, GREEDY)
+    found = samples(checkpoint.load_decoder(tmp_path), prompts, GREEDY)
     assert [ids.tolist() for (ids,) in found] == expected
     # A model that says one thing would be followed by any other that does.
     assert len({token for ids in expected for token in ids}) > 10
@@ -243,7 +238,7 @@ def test_greedy_texts_are_those_of_transformers(case, tmp_path, monkeypatch):
     stop = expected[2][8]
     stopped = [torch_greedy(model, prompt, eos_token_id=stop) for prompt in prompts]
     stopping = dataclasses.replace(GREEDY, stop_ids=(stop,))
-    ended = samples(load_decoder(tmp_path), prompts, stopping)
+    ended = samples(checkpoint.load_decoder(tmp_path), prompts, stopping)
     assert [ids.tolist() for (ids,) in ended] == [
         ids[:-1] if ids[-1] == stop else ids for ids in stopped
     ]

@@ -8,13 +8,7 @@ import numpy as np
 
 from jaxcontam.methods import METHODS
 from jaxcontam.proof.versions import VersionMethod
-from jaxcontam.stats.direction import (
-    antisymmetric,
-    directed_sums,
-    flipped_orders,
-    needed_pairs,
-    runs_of,
-)
+from jaxcontam.stats import direction
 from jaxcontam.stats.exact_tail import lattice_tail
 from jaxcontam.stats.local import local_evidence
 from jaxcontam.stats.multiple import max_t, shared_sums
@@ -74,9 +68,11 @@ def strata_of(pairs_KSS):
 def direction_p_value(pairs_KSS):
     """Exact p over the reversals of runs of four of strata, without cross-checks."""
     _, n_examples, _ = pairs_KSS.shape
-    orders_MS = flipped_orders(np.zeros(n_examples, np.int64), _runs(n_examples))
-    matrices = [antisymmetric(pairs_SS) for pairs_SS in pairs_KSS]
-    sums = [directed_sums(matrix_SS, orders_MS) for matrix_SS in matrices]
+    orders_MS = direction.flipped_orders(
+        np.zeros(n_examples, np.int64), _runs(n_examples)
+    )
+    matrices = [direction.antisymmetric(pairs_SS) for pairs_SS in pairs_KSS]
+    sums = [direction.directed_sums(matrix_SS, orders_MS) for matrix_SS in matrices]
     largest_KS = np.nan_to_num(np.abs(pairs_KSS)).max(axis=2)
     tolerance = MODEL_TOLERANCE * float(largest_KS.sum())
     tail = lattice_tail((sums_M - sums_M[0] for sums_M in sums), tolerance)
@@ -86,11 +82,11 @@ def direction_p_value(pairs_KSS):
 def needed_alone(pairs_KSS):
     """The same with NaN for the pairs that direction does not score by itself."""
     _, n_examples, _ = pairs_KSS.shape
-    return np.where(needed_pairs(_runs(n_examples)), pairs_KSS, np.nan)
+    return np.where(direction.needed_pairs(_runs(n_examples)), pairs_KSS, np.nan)
 
 
 def _runs(n_examples):
-    return runs_of(n_examples, length=4)
+    return direction.runs_of(n_examples, length=4)
 
 
 def _of_method(name, sizes, n_sets, rng, kind):
