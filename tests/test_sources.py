@@ -29,27 +29,19 @@ def executed(tmp_path_factory):
     """Files of ours that run when a model is planned, trained and tested."""
     rng = np.random.default_rng(0)
     words = [" ".join(f"word{i}" for i in rng.integers(0, 90, 60)) for _ in range(90)]
-    design = Design(
-        name="set",
-        preset=PRESETS["pulse"],
-        n_examples=12,
-        copies=(0, 2),
-        n_steps=23,  # no other test's, so that the step is traced here
-        max_example_tokens=31,
-    )
-    job = Job(
-        design=design,
-        out=tmp_path_factory.mktemp("out"),
-        test="adjacency",
-        weights=False,
-        code=None,
-        sources="",
-        tokenizer=None,
-        texts=texts_in_memory(words, [f"question {i}" for i in range(60)], design),
-        tokenizer_digest="",
-        pool_digest="",
-        device="scan on a CPU",
-    )
+    # Steps of no other test, so that the step is traced here.
+    sizes = {
+        "n_examples": 12,
+        "copies": (0, 2),
+        "n_steps": 23,
+        "max_example_tokens": 31,
+    }
+    design = Design(name="set", preset=PRESETS["pulse"], **sizes)
+    texts = texts_in_memory(words, [f"question {i}" for i in range(60)], design)
+    fields = {"out": tmp_path_factory.mktemp("out"), "test": "adjacency", "code": None}
+    fields |= dict.fromkeys(("sources", "tokenizer_digest", "pool_digest"), "")
+    fields |= {"weights": False, "tokenizer": None, "device": "scan on a CPU"}
+    job = Job(design=design, texts=texts, **fields)
     with files_run() as files:
         (one,) = train_models(job, [3])
         model = plan_model(design, job.texts, seed=3)

@@ -73,18 +73,10 @@ def test_raw_line_is_the_example_to_the_last_space(write):
 
 
 def test_array_elements_keep_their_source_text_and_strings_their_value(write):
-    path = write(
-        "set.json",
-        ' [ {"a" :1.0} , "two ] \\u00e9",[3 , "]"]\n,\tnull , {"b": {"c": []}}]\n',
-    )
-    found = load_benchmark(path)
-    assert list(found.texts) == [
-        '{"a" :1.0}',
-        "two ] é",
-        '[3 , "]"]',
-        "null",
-        '{"b": {"c": []}}',
-    ]
+    text = ' [ {"a" :1.0} , "two ] \\u00e9",[3 , "]"]\n,\tnull , {"b": {"c": []}}]\n'
+    found = load_benchmark(write("set.json", text))
+    texts = ['{"a" :1.0}', "two ] é", '[3 , "]"]', "null", '{"b": {"c": []}}']
+    assert list(found.texts) == texts
     assert found.rows == ({"a": 1.0}, None, None, None, {"b": {"c": []}})
 
 

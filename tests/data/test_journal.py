@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -104,11 +104,8 @@ def test_many_threads_write_whole_lines_and_read_their_own_values(tmp_path):
             journal.add(key, "x" * (thread * 37 + i))
             assert journal[key] == "x" * (thread * 37 + i)
 
-    threads = [threading.Thread(target=write, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert len(rows) == len({row["key"] for row in rows}) == 8 * 20
     again = Journal(path)

@@ -19,14 +19,7 @@ from jaxcontam.models.checkpoint import (
 )
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
-from tests.support.decoders import (
-    LLAMA,
-    LLAMA_FULL,
-    SHAPES,
-    assert_same_weights,
-    spread,
-    weights,
-)
+from tests.support.decoders import LLAMA, SHAPES, assert_same_weights, spread, weights
 from tests.support.family_files import drawn, raw_config, write
 from tests.support.refused import refusal
 from train.tokenizer import train_tokenizer
@@ -125,7 +118,7 @@ def test_shards_of_float16_load_as_their_exact_float32_values(copy):
         save_file({k: x.astype(np.float16) for k, x in part.items()}, folder / shard)
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
-    exact = weights(spread(LLAMA_FULL))
+    exact = weights(spread(SHAPES["llama_full"]))
     for path, found in weights(load_decoder(folder)).items():
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, exact[path].astype(np.float16))
@@ -232,11 +225,8 @@ def test_code_that_a_checkpoint_brings_does_not_run(copy, tmp_path):
     folder, mark = copy(), tmp_path / "ran"
     source = f"open({str(mark)!r}, 'w')\nclass Evil: pass\n"
     (folder / "evil_code.py").write_text(source)
-    auto_map = {
-        "AutoConfig": "evil_code.Evil",
-        "AutoModelForCausalLM": "evil_code.Evil",
-        "AutoTokenizer": ["evil_code.Evil", "evil_code.Evil"],
-    }
+    auto_map = dict.fromkeys(("AutoConfig", "AutoModelForCausalLM"), "evil_code.Evil")
+    auto_map["AutoTokenizer"] = ["evil_code.Evil"] * 2
     edit_json(folder / "config.json", auto_map=auto_map)
     edit_json(folder / "tokenizer_config.json", auto_map=auto_map)
     assert_same_weights(load_checkpoint(str(folder)).decoder, spread(LLAMA))

@@ -59,12 +59,8 @@ def sentence_piece():
 
 
 def trained(made, alphabet, special):
-    trainer = trainers.BpeTrainer(
-        vocab_size=420,
-        special_tokens=special,
-        initial_alphabet=alphabet,
-        show_progress=False,
-    )
+    flags = {"special_tokens": special, "initial_alphabet": alphabet}
+    trainer = trainers.BpeTrainer(vocab_size=420, show_progress=False, **flags)
     made.train_from_iterator(TEXTS * 9, trainer)
     return made
 

@@ -137,9 +137,8 @@ def test_a_hole_in_padded_rows_is_refused():
 
 def test_rows_are_read_with_any_number_of_rewrites(tmp_path):
     path = tmp_path / "v.jsonl"
-    path.write_text(
-        '{"q": "a", "new": ["b", "c"]}\n{"q": "d", "new": "e"}\n{"q": "f", "new": []}\n'
-    )
+    new = {"a": ["b", "c"], "d": "e", "f": []}
+    write_lines(path, [{"q": text, "new": more} for text, more in new.items()])
     rows, places, n_left_out = load_versions(path, text_field="q", variants_field="new")
     assert rows == [("a", "b", "c"), ("d", "e")]
     assert places == [f"{path}: row 1", f"{path}: row 2"]
