@@ -125,12 +125,9 @@ def test_method_of_the_how_to_page_is_a_score():
     code, _ = python_of(DOCS / "how_to/own_method.md")
     names = {}
     exec(code, names)
-    flat, uneven = (
-        ScoredText(
-            text="a b", ids=np.array([1, 2]), logprobs=np.array(logprobs, np.float32)
-        )
-        for logprobs in ([-2.0, -2.0], [-1.0, -3.0])
-    )
+    logprobs = np.array([[-2, -2], [-1, -3]], np.float32)
+    ids = np.array([1, 2])
+    flat, uneven = (ScoredText(text="a b", ids=ids, logprobs=own) for own in logprobs)
     assert isinstance(names["METHOD"], ScoreMethod)
     assert names["METHOD"].score(flat) == 0 > names["METHOD"].score(uneven) == -1
 

@@ -30,13 +30,8 @@ def executed(tmp_path_factory):
     rng = np.random.default_rng(0)
     words = [" ".join(f"word{i}" for i in rng.integers(0, 90, 60)) for _ in range(90)]
     # Steps of no other test, so that the step is traced here.
-    sizes = {
-        "n_examples": 12,
-        "copies": (0, 2),
-        "n_steps": 23,
-        "max_example_tokens": 31,
-    }
-    design = Design(name="set", preset=PRESETS["pulse"], **sizes)
+    sizes = {"n_examples": 12, "n_steps": 23, "max_example_tokens": 31}
+    design = Design(name="set", preset=PRESETS["pulse"], copies=(0, 2), **sizes)
     texts = texts_in_memory(words, [f"question {i}" for i in range(60)], design)
     fields = {"out": tmp_path_factory.mktemp("out"), "test": "adjacency", "code": None}
     fields |= dict.fromkeys(("sources", "tokenizer_digest", "pool_digest"), "")

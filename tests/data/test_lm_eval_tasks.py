@@ -76,9 +76,8 @@ def test_a_split_can_be_named_and_fields_fill_a_template(task):
 
 def test_a_target_that_is_text_stands_after_the_delimiter(task):
     plain = {"output_type": "generate_until", "doc_to_choice": None}
-    word = task(
-        "plain", doc_to_target="{{options[1]}}", target_delimiter=" -> ", **plain
-    )
+    plain |= {"doc_to_target": "{{options[1]}}", "target_delimiter": " -> "}
+    word = task("plain", **plain)
     assert load_benchmark(word).texts[0] == "Q: What is 2 + 1?\nA: -> 3"
 
 

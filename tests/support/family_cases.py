@@ -215,12 +215,9 @@ _FIRST_FAMILIES |= {"gemma2"}
 
 def with_slow_ones(cases):
     """Cases of families that came first; the others marked slow."""
-    return [
-        case
-        if CASES[case][0] in _FIRST_FAMILIES
-        else pytest.param(case, marks=pytest.mark.slow)
-        for case in cases
-    ]
+    marks = {True: (), False: pytest.mark.slow}
+    is_first = {case: CASES[case][0] in _FIRST_FAMILIES for case in cases}
+    return [pytest.param(case, marks=marks[is_first[case]]) for case in cases]
 
 
 def torch_model(case, seed=0, **more):

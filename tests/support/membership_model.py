@@ -59,13 +59,9 @@ def fast_tokenizer():
 
 def checkpoint_of(decoder, *, prefix=True, fingerprint="sha256:tiny"):
     """A checkpoint that is on no disk."""
-    return Checkpoint(
-        name="tiny",
-        decoder=decoder,
-        tokenizer=plain_tokenizer(tokenizer()),
-        prefix_id=0 if prefix else None,
-        fingerprint=fingerprint,
-    )
+    fields = {"name": "tiny", "decoder": decoder, "fingerprint": fingerprint}
+    fields |= {"prefix_id": 0 if prefix else None}
+    return Checkpoint(tokenizer=plain_tokenizer(tokenizer()), **fields)
 
 
 def fresh_decoder(seed=0):

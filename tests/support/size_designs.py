@@ -56,13 +56,9 @@ DIGEST = "sha256:" + "5" * 64
 def strata_of(pairs_KSS):
     """Strata of one size in runs of four, as a pair test takes them."""
     K, S, _ = pairs_KSS.shape
-    return PairStrata(
-        pairs=pairs_KSS,
-        sizes=np.full(K, S),
-        codes=np.zeros((K, S), np.int64),
-        runs=np.tile(_runs(S), (K, 1)),
-        starts=S * np.arange(K),
-    )
+    places = {"sizes": np.full(K, S), "starts": S * np.arange(K)}
+    places |= {"codes": np.zeros((K, S), np.int64), "runs": np.tile(_runs(S), (K, 1))}
+    return PairStrata(pairs=pairs_KSS, **places)
 
 
 def direction_p_value(pairs_KSS):
