@@ -25,15 +25,8 @@ def judged(labels, **more):
     if not isinstance(labels, Judged):
         n_refused = list(labels).count(None)
         labels = Judged(labels=tuple(labels), n_refused=n_refused)
-    return judge_result(
-        labels,
-        method="judge_local",
-        benchmark="set",
-        fingerprint="sha256:0",
-        judge_version="v",
-        prompt_version=None,
-        **more,
-    )
+    more |= {"method": "judge_local", "benchmark": "set", "fingerprint": "sha256:0"}
+    return judge_result(labels, judge_version="v", prompt_version=None, **more)
 
 
 def results(out):
