@@ -4,7 +4,6 @@ import decimal
 import inspect
 import random
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,36 +43,24 @@ def replicate(**arguments):
     ("function", "arguments", "message"),
     [
         (audit, {"texts": set(TEXTS)}, r"texts must be a text or a path .*, got set"),
-        (audit, {"texts": dict.fromkeys(TEXTS)}, "texts must be .*, got dict"),
         (audit, {"texts": iter(TEXTS)}, "texts must be .*, got list_iterator"),
         (audit, {"texts": [*TEXTS, None]}, r"texts\[64\] must be a text, got NoneType"),
         (audit, {"texts": [b"x"] * 10}, r"texts\[0\] must be a text, got bytes"),
-        (audit, {"seed": 1.5}, "seed must be a whole number, got float 1.5"),
         (audit, {"seed": True}, "seed must be a whole number, got bool True"),
-        (
-            audit,
-            {"n_orders": 2.5},
-            "--n-orders must be a whole number or None",
-        ),
-        (audit, {"limit": "5"}, "limit must be a whole number or None, got str '5'"),
+        (audit, {"n_orders": 2.5}, "--n-orders must be a whole number or None"),
         (audit, {"min_effect": NAN}, "--min-effect must be a finite number, got float"),
         (audit, {"shuffled": "no"}, "shuffled must be True or False, got str 'no'"),
         (audit, {"effort": "quick"}, "unknown argument 'effort'"),
-        (audit, {"tests": 3}, "tests must be a text or None, got int 3"),
         (audit, {"separator": None}, "separator must be a text, got NoneType None"),
         (audit, {"dtype": "int8"}, "dtype must be 'float32' or 'bfloat16', got str"),
         (audit, {"store": "gs://b/run"}, "--store gs://b/run: a store is a folder"),
-        (audit, {"store": Path("gs://b/run")}, "a store is a folder"),
         (prove, {"min_effect": NAN}, "min_effect must be a finite number"),
         (prove, {"min_effect": -1.0}, "min-effect must be positive"),
         (prove, {"scores": "rank"}, "scores must be 'centred' or 'studentised' or 'a"),
-        (prove, {"name": 3}, "name must be a text"),
         (prove, {"seed": -1}, "seed must be at least 0"),
         (prove, {"matrices": 1}, "unknown argument of prove 'matrices'"),
         (membership, {"fprs": (2.0,)}, "--fpr must lie between 0 and 1, got 2"),
-        (membership, {"fprs": (NAN,)}, "--fpr must lie between 0 and 1, got nan"),
         (membership, {"k": 0}, "--k must be above 0"),
-        (membership, {"k": NAN}, "k must be a finite number"),
         (membership, {"scores": 3}, "scores must be a sequence, each a text, got int"),
         # A text is no sequence of its letters.
         (membership, {"model": scorer, "scores": "loss_"}, "unknown score 'loss_'"),

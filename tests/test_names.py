@@ -193,16 +193,11 @@ def test_no_command_shows_what_a_terminal_obeys(typed, line):
 def test_missing_files_are_one_line(typed):
     for line in (
         "audit MODEL NAME.gone",
-        "membership NAME-gone NAME.txt",
         "verify NAME-gone",
-        "annotate NAME.gone.csv --audit NAME-gone",
         "overlap NAME-gone NAME.jsonl",
         "prove NAME.gone.npy",
         "release NAME.gone --seed-file NAME.seed",
-        "membership MODEL NAME.gone",
         "replicate --recorded NAME.gone.csv",
-        "canary MODEL --secret NAME.gone --held-out NAME.gone",
-        "inflation M NAME.gone --against NAME.gone --scores",
         "plan --pilot NAME-gone",
     ):
         typed(line, code=2)

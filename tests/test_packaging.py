@@ -95,12 +95,8 @@ def test_what_is_released_installs_and_runs_in_a_fresh_environment(tmp_path):
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     pip = [home / "bin/python", "-m", "pip", "install", "--no-deps", "--no-index"]
     subprocess.run([*pip, wheel], check=True, capture_output=True)
-    done = subprocess.run(
-        [home / "bin/jaxcontam", "methods", "direction"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    words = [home / "bin/jaxcontam", "methods", "direction"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reversibility" in done.stdout
     (installed,) = site.glob("jaxcontam-*.dist-info")

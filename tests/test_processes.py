@@ -34,7 +34,8 @@ ALONE = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "XLA_FLA
 
 def started(folder, n, words):
     """The same command in n processes."""
-    port = free_port()
+    pod = ALONE | {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}"}
+    pod["JAX_NUM_PROCESSES"] = str(n)
     return [
         subprocess.Popen(
             [sys.executable, "-m", "jaxcontam", *words, "--distributed"],
@@ -42,12 +43,7 @@ def started(folder, n, words):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=ALONE
-            | {
-                "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
-                "JAX_NUM_PROCESSES": str(n),
-                "JAX_PROCESS_ID": str(process),
-            },
+            env=pod | {"JAX_PROCESS_ID": str(process)},
         )
         for process in range(n)
     ]

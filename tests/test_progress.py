@@ -6,23 +6,16 @@ import pytest
 
 from jaxcontam import progress
 
+STEADY = ["24%, 10 tok/s, 3 min left", "50%, 10 tok/s, 2 min left"]
+HALTED = ["91%, 10 tok/s, 16 min left", "91%, 0 tok/s, waiting"]
+
 
 @pytest.mark.parametrize(
     ("clock", "counts", "total", "lines"),
     [
-        (
-            (0, 10, 61, 62, 125),
-            (100, 610, 620, 1250),
-            2500,
-            ["24%, 10 tok/s, 3 min left", "50%, 10 tok/s, 2 min left"],
-        ),
+        ((0, 10, 61, 62, 125), (100, 610, 620, 1250), 2500, STEADY),
         # What a store gave at once says nothing of what is left.
-        (
-            (0, 60, 120, 180),
-            (90_000, 90_600, 90_600),
-            100_000,
-            ["91%, 10 tok/s, 16 min left", "91%, 0 tok/s, waiting"],
-        ),
+        ((0, 60, 120, 180), (90_000, 90_600, 90_600), 100_000, HALTED),
         # Nothing is printed of short work.
         ((0, 1, 2), (1, 2), 2, []),
     ],

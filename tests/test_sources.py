@@ -1,7 +1,6 @@
 """What makes models and scores obsolete, and which files an audit runs through."""
 
 import contextlib
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -9,14 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import jaxcontam
-from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.scoring import identity
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.prefixed import prefixed_sums
 from jaxcontam.sources import imported, source_digest
-from tests.support.membership_model import fast_tokenizer, fresh_decoder
 from tests.support.served_model import decoder
 from train.config import PRESETS
 from train.population_models import Job, plan_tests, set_results, train_models
@@ -33,27 +29,14 @@ def executed(tmp_path_factory):
     """Files of ours that run when a model is planned, trained and tested."""
     rng = np.random.default_rng(0)
     words = [" ".join(f"word{i}" for i in rng.integers(0, 90, 60)) for _ in range(90)]
-    design = Design(
-        name="set",
-        config=PRESETS["pulse"],
-        n_examples=12,
-        copies=(0, 2),
-        n_steps=23,  # no other test's, so that the step is traced here
-        max_example_tokens=31,
-    )
-    job = Job(
-        design=design,
-        out=tmp_path_factory.mktemp("out"),
-        test="adjacency",
-        weights=False,
-        code=None,
-        sources="",
-        tokenizer=None,
-        texts=texts_in_memory(words, [f"question {i}" for i in range(60)], design),
-        tokenizer_digest="",
-        pool_digest="",
-        device="scan on a CPU",
-    )
+    # Steps of no other test, so that the step is traced here.
+    sizes = {"n_examples": 12, "n_steps": 23, "max_example_tokens": 31}
+    design = Design(name="set", config=PRESETS["pulse"], copies=(0, 2), **sizes)
+    texts = texts_in_memory(words, [f"question {i}" for i in range(60)], design)
+    fields = {"out": tmp_path_factory.mktemp("out"), "test": "adjacency", "code": None}
+    fields |= dict.fromkeys(("sources", "tokenizer_digest", "pool_digest"), "")
+    fields |= {"weights": False, "tokenizer": None, "device": "scan on a CPU"}
+    job = Job(design=design, texts=texts, **fields)
     with files_run() as files:
         (one,) = train_models(job, [3])
         model = plan_model(design, job.texts, seed=3)
@@ -178,18 +161,3 @@ def test_every_module_that_runs_for_a_score_is_part_of_its_key():
     covered = imported(*identity._SCORING, within=identity._ENGINE)
     assert len(executed) > 15
     assert executed - SCORELESS <= set(covered)
-
-
-def test_an_audit_runs_the_files_of_the_page_and_about_sixty_others(tmp_path):
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    named = re.findall(r"^\| \d+ \| `([^`]+)`", page, flags=re.MULTILINE)
-    assert len(named) == 19
-    rng = np.random.default_rng(0)
-    words = [f"w{i}" for i in range(300)]
-    texts = [" ".join(rng.choice(words, 8)) for _ in range(40)]
-    save_checkpoint(fresh_decoder(), fast_tokenizer(), tmp_path)
-    # A cut that no other test makes: the programs are traced here.
-    with files_run() as files:
-        jaxcontam.audit(tmp_path, texts, max_example_tokens=37)
-    assert {Path("jaxcontam", name) for name in named} <= files
-    assert len(files) <= 85

@@ -122,6 +122,7 @@ def line(data, reason):
     return ".jsonl", data, ["before", "after"], [(2, reason)]
 
 
+OF_TABLE = [(3, "1 columns (the header has 2)"), (4, "',' expected"), (5, "not UTF-8")]
 QUOTES = ['"Wow', *"abcdefghij" * 9, '"', "end", '"last']
 
 
@@ -134,16 +135,7 @@ QUOTES = ['"Wow', *"abcdefghij" * 9, '"', "end", '"last']
         line(b'{"text": 3}', "field 'text' is not a string (int)"),
         line(b"[1]", "neither an object nor a string (list)"),
         (".jsonl", b'"%s"\n"after"\n' % (b"x" * 3000), ["after"], [(1, "longer than")]),
-        (
-            ".csv",
-            b'id,text\n1,a\n2\n3,"b"c\n4,\xff\n5,d\n',
-            ["a", "d"],
-            [
-                (3, "1 columns (the header has 2)"),
-                (4, "',' expected"),
-                (5, "not UTF-8"),
-            ],
-        ),
+        (".csv", b'id,text\n1,a\n2\n3,"b"c\n4,\xff\n5,d\n', ["a", "d"], OF_TABLE),
         (".csv", b'n,text\n1,a\n2,"b\n' + b"3,c\n" * 600, ["a"], [(3, "quote left")]),
         (".tsv", "\n".join(["text", *QUOTES]).encode() + b"\n", QUOTES, []),
         # The end of a block, which is as long as a line.
@@ -216,15 +208,8 @@ def test_archive_that_is_cut_short_is_one_fault(tmp_path, suffix):
     assert last.reason.startswith("nothing from here on is readable (")
     assert not any(isinstance(item, Fault) for item in good)
     assert good or suffix in (".json.gz", ".jsonl.zst", ".parquet")
-
-
-def test_truncated_text_names_the_line_of_its_end(tmp_path):
-    text = "".join(f"{i} {i * i % 9973}\n" for i in range(20_000))
-    packed = gzip.compress(text.encode())
-    half = packed[: len(packed) // 2]
-    document, fault = read_file(tmp_path, "a.txt.gz", half)
-    assert isinstance(document, Document) and isinstance(fault, Fault)
-    assert fault.line == document.text.count("\n") + 1 > 1000
+    if suffix == ".txt.gz":
+        assert last.line == good[-1].line + good[-1].text.count("\n") > 100
 
 
 def test_a_text_file_of_blank_lines_takes_no_more_than_its_size(tmp_path, monkeypatch):
@@ -364,10 +349,7 @@ def of_charset(charset, words):
         *(of_charset(charset, "大學") for charset in ("big5", "utf-8")),
         of_charset("shift_jis", "明治"),
         (response("<p>café".encode(), kind="text/html; charset=undefined"), "café"),
-        (
-            response(rb"<p>\ud800 x", kind="text/html; charset=unicode_escape"),
-            r"\ud800 x",
-        ),
+        (response(rb"<p>\ud800", kind="text/html; charset=unicode_escape"), r"\ud800"),
         (response(b"<p>a<![foo[ b ]]> c"), "a c"),
         (response(b"<p>cut short at AT&T"), "cut short at AT&T"),
     ],
@@ -387,7 +369,7 @@ END = "nothing from here on is readable ("
     [
         (response(b"3\r\nabc\r\nno size\r\n", CHUNKED), "a page in chunks of other", 1),
         (
-            response(gzip.compress(HTML)[:20] + b"\xff" * 20, GZIP),
+            response(gzip.compress(HTML)[:20] + b"\xff" * 9, GZIP),
             "a page damaged in",
             1,
         ),

@@ -31,19 +31,12 @@ def task(tmp_path_factory):
 
     def write(name, **more):
         files = {split: str(folder / f"{split}.jsonl") for split in ("train", "test")}
-        config = {
-            "task": name,
-            "dataset_path": "json",
-            "dataset_kwargs": {"data_files": files},
-            "test_split": "test",
-            "output_type": "multiple_choice",
-            "doc_to_text": "Q: {{question}}\nA:",
-            "doc_to_choice": "options",
-            "doc_to_target": "right",
-            **more,
-        }
+        config = {"task": name, "dataset_path": "json", "test_split": "test"}
+        config |= {"dataset_kwargs": {"data_files": files}}
+        config |= {"output_type": "multiple_choice", "doc_to_choice": "options"}
+        config |= {"doc_to_text": "Q: {{question}}\nA:", "doc_to_target": "right"}
         path = folder / f"{name}.yaml"
-        path.write_text(json.dumps(config))
+        path.write_text(json.dumps(config | more))
         return f"lm_eval:{path}"
 
     return write
@@ -82,13 +75,9 @@ def test_a_split_can_be_named_and_fields_fill_a_template(task):
 
 
 def test_a_target_that_is_text_stands_after_the_delimiter(task):
-    word = task(
-        "plain",
-        output_type="generate_until",
-        doc_to_choice=None,
-        doc_to_target="{{options[1]}}",
-        target_delimiter=" -> ",
-    )
+    plain = {"output_type": "generate_until", "doc_to_choice": None}
+    plain |= {"doc_to_target": "{{options[1]}}", "target_delimiter": " -> "}
+    word = task("plain", **plain)
     assert load_benchmark(word).texts[0] == "Q: What is 2 + 1?\nA: -> 3"
 
 

@@ -10,15 +10,13 @@ from tests.support.refused import refusal
 
 Q = {"question": "Q?"}
 MMLU = Q | {"subject": "s", "choices": [*"wxyz"], "answer": 2}
-ARC = {"id": "q-1"} | Q | {"choices": {"text": [*"wxyz"], "label": [*"ABCD"]}}
-STEM = [
-    {"label": label, "text": text} for label, text in zip("ABC", "wxy", strict=True)
-]
-COMMONSENSE = {
-    "answerKey": "B",
-    "id": "q-1",
-    "question": {"stem": "Q?", "choices": STEM},
-}
+ARC = {"id": 7} | Q | {"choices": {"text": [*"wxyz"], "label": [*"ABCD"]}}
+ARC |= {"answerKey": "C"}
+STEM, TURNED = (
+    {"stem": "Q?", "choices": [{"label": label, "text": text} for label, text in rows]}
+    for rows in (("Aw", "Bx", "Cy"), ("Ay", "Bx", "Cw"))
+)
+COMMONSENSE = {"answerKey": "B", "id": 7, "question": STEM}
 HELLASWAG = {"ind": 24, "ctx": "Q", "label": 3, "endings": [*"wxyz"], "source_id": "a"}
 MEDQA = Q | {"answer": "y", "options": {"A": "w", "B": "x", "C": "y"}}
 MEDMCQA = {"q": "Q", "opa": "w", "opb": "x", "opc": "y", "opd": "z", "cop": 2}
@@ -39,17 +37,8 @@ def items_of(tmp_path, rows, *, name="x.jsonl", **flags):
     ("row", "answer", "text"),
     [
         (MMLU, 2, '"question": "Q?", "subject": "s", "choices": ["z", "y", "x", "w"'),
-        (
-            ARC | {"answerKey": "C"},
-            2,
-            '"id": "q-1", "question": "Q?", "choices": {"text": ["z", "y", "x", "w"',
-        ),
-        (
-            COMMONSENSE,
-            1,
-            '"id": "q-1", "question": {"stem": "Q?", "choices": [{"label": "A", '
-            '"text": "y"}, {"label": "B", "text": "x"}, {"label": "C", "text": "w"',
-        ),
+        (ARC, 2, '"id": 7, "question": "Q?", "choices": {"text": ["z", "y", "x", "w"'),
+        (COMMONSENSE, 1, f'"id": 7, "question": {json.dumps(TURNED)[:-3]}'),
         (HELLASWAG, 3, '"ind": 24, "ctx": "Q", "endings": ["z", "y", "x", "w"'),
         (MEDQA, 2, '"question": "Q?", "options": {"A": "y", "B": "x", "C": "w"'),
         (MEDMCQA, 2, '"q": "Q", "opa": "z", "opb": "y", "opc": "x", "opd": "w"'),

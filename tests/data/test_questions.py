@@ -45,13 +45,10 @@ def test_what_is_null_is_neither_asked_nor_right_nor_a_name(tmp_path):
     row = WRITTEN | {"query": None, "answer": [None, "4"], "id": None, "uid": "u1"}
     (one,) = read(tmp_path, row)
     assert (one.item, one.written) == ("u1", ("4",))
-    assert read(tmp_path, row | {"question": nan, "text": "2 + 2 ="})[0].prompt == (
-        "2 + 2 ="
-    )
-    (two,) = read(
-        tmp_path,
-        {"question": "2 + 2?", "A": 3, "B": 4, "C": 5, "D": nan} | {"answer": "B"},
-    )
+    (other,) = read(tmp_path, row | {"question": nan, "text": "2 + 2 ="})
+    assert other.prompt == "2 + 2 ="
+    options = {"A": 3, "B": 4, "C": 5, "D": nan, "answer": "B"}
+    (two,) = read(tmp_path, {"question": "2 + 2?"} | options)
     assert two.choices == (" 3", " 4", " 5")
     for answer in (None, nan, [None]):
         said, _ = refusal(read, tmp_path, WRITTEN | {"answer": answer})

@@ -46,21 +46,12 @@ def test_table_is_the_benchmark_of_its_json_lines(tmp_path, flags):
 
 
 def test_values_without_json_become_text_and_bytes_are_left_out(tmp_path):
-    row = {
-        "when": datetime.datetime(2024, 2, 29, 1),
-        "price": decimal.Decimal("1.50"),
-        "image": {"bytes": b"\xff", "path": "x.png"},
-        "thumbs": [b"\x00"],
-        "nested": [{"day": datetime.date(2024, 2, 29)}],
-    }
+    row = {"when": datetime.datetime(2024, 2, 29, 1), "price": decimal.Decimal("1.50")}
+    row |= {"image": {"bytes": b"\xff", "path": "x.png"}, "thumbs": [b"\x00"]}
+    row["nested"] = [{"day": datetime.date(2024, 2, 29)}]
     path = write_table(tmp_path / "set.parquet", [row])
-    assert read_table(path) == [
-        {
-            "when": "2024-02-29T01:00:00",
-            "price": "1.50",
-            "nested": [{"day": "2024-02-29"}],
-        }
-    ]
+    kept = {"when": "2024-02-29T01:00:00", "price": "1.50"}
+    assert read_table(path) == [kept | {"nested": [{"day": "2024-02-29"}]}]
     with pytest.raises(InputError, match=r"no field 'image' \(it has: when, price"):
         load_benchmark(path, text_field="image")
 

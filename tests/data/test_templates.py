@@ -99,12 +99,3 @@ def test_a_value_that_says_nothing_is_no_text(value):
             'leave the record out, or write "" for an empty text',
         )
     assert text_of_field("f", {"f": [value]}, "set:1") in ("[null]", "[NaN]")
-
-
-def test_missing_field_names_the_place_and_those_that_exist():
-    message, hint = refusal(text_of_field, "text", {"q": 1, "a": 2}, "set:3")
-    assert message == "set:3: no field 'text' (it has: q, a)"
-    assert hint == "name a field that every record has"
-    message, hint = refusal(text_of_field, "text", None, "set:3")
-    assert message == "set:3: no field 'text' (the example is plain text)"
-    assert hint.startswith("leave out --template and --text-field")

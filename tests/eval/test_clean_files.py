@@ -12,13 +12,6 @@ from eval.clean_files.findings import Cell, Finding, failures, judged, tallied
 from eval.clean_files.readers import KERNELS, Reader
 
 
-def test_a_dozen_files_accuse_nobody(study):
-    told = study("clean_files")
-    asked = {path.stem for path in told.out.glob("tiny/records/*.json")}
-    assert asked == {*COMMANDS}
-    assert told.document["n_counts"] and not told.document["failures"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_clean_model_is_accused(name):

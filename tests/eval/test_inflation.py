@@ -8,52 +8,38 @@ from eval.inflation import ARMS, COPIES, cases_of, cells, make_world
 pytestmark = pytest.mark.unoptimised
 
 N = 40
+FORMS = ("published", "renewed", "reworded")
 
 
-@pytest.fixture(scope="module")
-def world():
-    return make_world(3)
-
-
-def test_no_text_of_the_background_names_the_thing_of_a_published_item(world):
-    documents, forms, others = world
-    lines = "\n".join(documents)
-    assert "Question: what is the " in lines and "People who need a " in lines
-    for form in ("published", "reworded"):
-        assert not any(f"{one.prompt} " in lines for one in forms[form][:200])
-    assert not any(other.rpartition(" ")[0] in lines for other in others[:200])
-    assert not {one.prompt for one in forms["published"]} & {
-        other.rpartition(" ")[0] for other in others
-    }
-
-
-def test_half_of_the_items_follow_the_text_and_rewrites_share_the_answer(world):
+def test_half_of_the_items_follow_the_text_and_none_is_named_in_it():
     """The commonest line of a kind says what it is for."""
-    documents, forms, _ = world
-    prompts = [line.split("? Answer: ") for line in "\n".join(documents).split("\n")]
+    documents, forms, others = make_world(3)
+    lines, items = "\n".join(documents), forms["published"]
+    prompts = [line.split("? Answer: ") for line in lines.split("\n")]
     known = {p[0].split()[-2]: p[1] for p in prompts if len(p) == 2}
-    items = forms["published"]
     follows = [
         one.choices[one.answer].strip() == known.get(one.prompt.split()[-3])
         for one in items
     ]
     assert np.mean(follows) == pytest.approx(0.5, abs=4 * 0.5 / len(items) ** 0.5)
-    for others in (forms["renewed"], forms["reworded"]):
-        for one, other in zip(items, others, strict=True):
+    # Rewrites share the answer.
+    for one, *rewrites in zip(*map(forms.get, FORMS), strict=True):
+        for other in rewrites:
             assert (one.choices, one.answer) == (other.choices, other.answer)
             assert one.prompt != other.prompt
+    others = [other.rpartition(" ")[0] for other in others]
+    named = [f"{one.prompt} " for one in (*items[:200], *forms["reworded"][:200])]
+    assert not any(prompt in lines for prompt in (*named, *others[:200]))
+    assert not {one.prompt for one in items} & set(others)
 
 
 def record(rng, gain):
     """A model that is right on half of the items, on planted ones more often."""
     n = N * len(COPIES)
     planted = np.repeat([min(copies, 1) for copies in COPIES], N)
-    shares = {"published": 0.5 + gain * planted, "renewed": 0.5, "reworded": 0.5}
-    scores = {
-        form: (rng.random(n) < share).astype(float).tolist()
-        for form, share in shares.items()
-    }
-    return {"items": list(range(n)), **scores}
+    shares = zip(FORMS, (0.5 + gain * planted, 0.5, 0.5), strict=True)
+    scores = {form: 1.0 * (rng.random(n) < share) for form, share in shares}
+    return {"items": list(range(n))} | {f: one.tolist() for f, one in scores.items()}
 
 
 def test_a_known_gain_is_the_truth_and_the_mean_estimate():
@@ -61,23 +47,18 @@ def test_a_known_gain_is_the_truth_and_the_mean_estimate():
     rng = np.random.default_rng(1)
     kinds = ("reference", "alike")
     references = {kind: [record(rng, 0.0) for _ in range(8)] for kind in kinds}
-    cases = [
-        case
-        for seed in range(30)
-        for case in cases_of(record(rng, 0.4), references, seed=seed)
-    ]
+    cases = []
+    for seed in range(30):
+        cases += cases_of(record(rng, 0.4), references, seed=seed)
     rows = {(row["arm"], row["copies"]): row for row in cells(cases)}
     assert {arm for arm, _ in rows} == set(ARMS)
     for (_, copies), row in rows.items():
         assert row["n"] == (60 if copies == 0 else 30)
         assert row["truth"] == pytest.approx(40 if copies else 0, abs=12)
         assert row["points"] == pytest.approx(row["truth"], abs=16)
-    called = {
-        copies: row["inflated"] / row["n"]
-        for (arm, copies), row in rows.items()
-        if arm == "renewed, 5 alike"
-    }
-    assert called[0] < 0.1 < 0.3 < np.mean([called[n] for n in COPIES if n])
+    own = [rows["renewed, 5 alike", copies] for copies in COPIES]
+    called = {row["copies"]: row["inflated"] / row["n"] for row in own}
+    assert called.pop(0) < 0.1 < 0.3 < np.mean([*called.values()])
 
 
 def test_covered_and_called_are_counted_by_hand():

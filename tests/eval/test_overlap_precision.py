@@ -1,40 +1,13 @@
 """Hits of `overlap` on labelled samples of Python's documentation."""
 
-import random
-import tomllib
-from pathlib import Path
-
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 from eval.overlap import KINDS, framed_questions
-from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import Document
 from jaxcontam.overlap.index import example_index, forms_of
-from jaxcontam.overlap.nearest import NearestSearch, StaticEmbeddings
 from jaxcontam.overlap.occurrences import occurrences
-
-PARAPHRASES = Path(__file__).with_name("overlap_paraphrases.toml")
-
-
-def reworded_sentences(n, seed):
-    """Kind -> (sentence, the same in new words): by hand, or n with every k-th new."""
-    docs, rng = read_python_docs(), random.Random(seed)
-    by_hand = tomllib.loads(PARAPHRASES.read_text(encoding="utf-8"))
-    known = {q.answer: q.sentence for q in docs.questions}
-    pairs = {"by hand": [(known[k], by_hand[k]) for k in by_hand if k in known]}
-    long = [q.sentence for q in docs.questions if 9 <= len(q.sentence.split()) <= 30]
-    vocabulary = " ".join(docs.documents).split()
-    for step in (9, 4, 3, 2):
-        kind = pairs[f"one word in {step} new"] = []
-        for sentence in rng.sample(long, n):
-            words = sentence.split()
-            for place in range(step // 2, len(words), step):
-                words[place] = rng.choice(vocabulary)
-            kind.append((sentence, " ".join(words)))
-    return pairs
 
 
 @pytest.mark.slow
@@ -53,37 +26,6 @@ def test_whole_copies_are_found_and_clean_questions_in_their_frame_are_not():
     assert hits["clean"] <= 5 and hits["one word in 9 new"] <= 5
     exact = [i for i, row in enumerate(rows) if row.is_found and "exact" in row.rules]
     assert exact == list(range(n))
-
-
-@pytest.mark.slow
-def test_nearest_stretch_is_found_while_most_words_stay():
-    docs, rng = read_python_docs(), random.Random(0)
-    pairs = reworded_sentences(60, seed=0)
-    words = {word for d in docs.documents for word in d.split()}
-    words |= {
-        w for kind in pairs.values() for pair in kind for w in " ".join(pair).split()
-    }
-    vocabulary = {word: i for i, word in enumerate(["[UNK]", *sorted(words)])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    # A random vector a word: what words mean has no part in it.
-    table_VD = np.random.default_rng(0).normal(size=(len(vocabulary), 64))
-    right = {}
-    for kind, own in pairs.items():
-        corpus, n = list(docs.documents), len(own) // 2
-        for _, text in own[:n]:
-            at = rng.randrange(len(corpus))
-            corpus[at] = f"{corpus[at]}\n{text}\n"
-        embeddings = StaticEmbeddings(tokenizer, table_VD.astype(np.float32), "random")
-        search = NearestSearch(embeddings, [sentence for sentence, _ in own])
-        found = search.add([Document(text, line=i) for i, text in enumerate(corpus, 1)])
-        right[kind] = [
-            2 * len({*text.split()} & {*found.nearest[i].around.split()})
-            > len({*text.split()})
-            for i, (_, text) in enumerate(own[:n])
-        ]
-    shares = {kind: np.mean(found) for kind, found in right.items()}
-    assert shares["one word in 9 new"] > 0.8 > shares["by hand"]
 
 
 def test_filters_and_readers_are_compared(study):

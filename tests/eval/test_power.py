@@ -3,14 +3,13 @@
 import dataclasses
 import json
 import math
-import types
 
 import numpy as np
 import pytest
 from scipy import optimize
 
 from eval.power import __main__ as power
-from eval.power import designs, estimates, model
+from eval.power import designs, estimates
 from eval.power.__main__ import Power
 from eval.power.designs import POPULATIONS, Population
 from eval.power.estimates import (
@@ -25,7 +24,6 @@ from eval.study import read_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.orders.order_test import OrderFile, plan_test
-from train.population_models import DivergedError
 from train.population_workers import Failure
 
 pytestmark = pytest.mark.unoptimised
@@ -61,21 +59,8 @@ def test_shards_of_a_variant_are_as_many_as_it_says(n_shards, n_orders):
     assert sizes.sum() == 40 and np.ptp(sizes) <= 1
 
 
-@pytest.fixture
-def records(study):
-    """The records of the models of a pulse run, by seed."""
-    folder = study("power").out / "tiny/models"
-    names = {seed: folder / f"{PULSE.name}-{seed}.json" for seed in (1000, 1001)}
-    return {seed: record_of(read_fields(path)) for seed, path in names.items()}
-
-
-def numbers(folder):
-    return json.loads((folder / "power.json").read_text())
-
-
 def test_pulse_tests_every_set_of_every_model_at_every_level(study):
     document = study("power").document
-    assert document["failures"] == []
     cells = {(r["test"], r["copies"]) for r in document["power"]}
     n_tests = sum(len(variant.readings) for variant in PULSE.variants)
     assert len(cells) == n_tests * len(PULSE.copies)
@@ -83,67 +68,39 @@ def test_pulse_tests_every_set_of_every_model_at_every_level(study):
     for found in document["power"]:
         assert found["n_models"] == 2 and 0 < found["passes"] <= 9
         assert 0 <= found["low"] <= found["n_rejected"] / 2 <= found["high"] <= 1
-    assert [one["seeds"] for one in document["populations"]] == [[1000, 1001]]
 
 
-def test_a_model_that_diverged_is_not_tested(monkeypatch):
-    rows = types.SimpleNamespace(rows=0)
-    monkeypatch.setattr(model, "plan_model", lambda *_, seed: rows)
-    losses = np.full(3, np.nan)
-    monkeypatch.setattr(model, "train_scanned", lambda *_, seed: (0, losses))
-    monkeypatch.setattr(model, "local_scorer", None)
-    with pytest.raises(DivergedError, match="not finite from step 1 on"):
-        model.planted_model(PULSE, None, seed=0)
-
-
-def test_populations_made_one_by_one_stand_in_one_table(records, monkeypatch, tmp_path):
-    small = {
-        name: Population(
-            study=dataclasses.replace(PULSE, name=name), n_models=1, first_seed=1
-        )
-        for name in ("one", "two")
-    }
-    monkeypatch.setattr(power, "POPULATIONS", small)
+def test_populations_one_by_one_stand_in_one_table(study, monkeypatch, tmp_path):
+    """And a model that fails costs the others nothing."""
+    folder = study("power").out / "tiny/models"
+    made = record_of(read_fields(folder / f"{PULSE.name}-1000.json"))
+    studies = [dataclasses.replace(PULSE, name=name) for name in ("one", "two")]
+    small = [Population(study=one, n_models=2, first_seed=1) for one in studies]
+    monkeypatch.setattr(power, "POPULATIONS", {one.study.name: one for one in small})
     monkeypatch.setattr("eval.study.code_version", lambda: "a commit")
 
     def make(job, tasks, **_):
         for study, seed in tasks:
-            found = dataclasses.replace(records[1000], design=study.name, seed=seed)
-            job.keep(study, found)
-            yield (study, seed), found
+            found = dataclasses.replace(made, design=study.name, seed=seed)
+            is_kept = (study.name, seed) != ("two", 1)
+            if is_kept:
+                job.keep(study, found)
+            yield (study, seed), found if is_kept else Failure("OSError: full")
 
     monkeypatch.setattr(power, "made", make)
-    for name in small:
-        assert Power(out=tmp_path, only=(name,)).run() == 0
-    found = {about["name"] for about in numbers(tmp_path)["populations"]}
-    assert found == {"one", "two"}
-
-
-def test_a_model_that_fails_costs_the_others_nothing(records, monkeypatch, tmp_path):
-    def one_fails(job, tasks, **_):
-        for task in tasks:
-            failed = task[1] == 1000
-            yield task, Failure("OSError: full") if failed else records[task[1]]
-
-    monkeypatch.setattr(power, "made", one_fails)
-    assert Power(out=tmp_path, tiny=True).run() == 3
-    found = numbers(tmp_path / "tiny")
-    assert [one["seed"] for one in found["failures"]] == [1000]
-    assert {row["n_models"] for row in found["power"]} == {1}
+    codes = [Power(out=tmp_path, only=(name,)).run() for name in ("one", "two")]
+    assert codes == [0, 3]
+    found = json.loads((tmp_path / "power.json").read_text())
+    seeds = {about["name"]: about["seeds"] for about in found["populations"]}
+    assert seeds == {"one": [1, 2], "two": [2]}
+    failed = [(one["population"], one["seed"]) for one in found["failures"]]
+    assert failed == [("two", 1)]
 
 
 def row(test, copies, p):
-    return Outcome(
-        test=test,
-        copies=copies,
-        log10_p=math.log10(p),
-        effect=0.1,
-        effect_se=0.05,
-        mde=0.2,
-        n_strata=30,
-        n_orders=9,
-        passes=10.0,
-    )
+    known = {"effect": 0.1, "effect_se": 0.05, "mde": 0.2, "passes": 10.0}
+    known |= {"n_strata": 30, "n_orders": 9}
+    return Outcome(test=test, copies=copies, log10_p=math.log10(p), **known)
 
 
 def record(*rows, seed=0):
@@ -155,9 +112,8 @@ def record(*rows, seed=0):
 
 def test_power_counts_pvalues_at_the_level_and_below():
     p_values = (1e-300, 0.001, 0.0011, 0.05, 0.3)
-    found = power_table(
-        [record(row("a", 4, p), seed=i) for i, p in enumerate(p_values)]
-    )
+    rows = [record(row("a", 4, p), seed=i) for i, p in enumerate(p_values)]
+    found = power_table(rows)
     counts = [(one.level, one.n_rejected, one.n_models) for one in found]
     assert counts == [(0.001, 2, 5), (0.01, 3, 5), (0.05, 4, 5)]
     assert 10 ** found[0].median_log10_p == pytest.approx(0.0011)
@@ -209,9 +165,8 @@ def test_half_power_is_said_of_sets_of_each_count_and_forty_models():
         numbers = found.copies, found.low, found.high, found.most
         assert numbers == (None, None, None, 4), "above the most"
     rows = [row("a", n, 0.5) for n in range(4)]
-    assert (
-        dup50_rows([record(*rows, rows[-1])]) == dup50_rows([record(*rows[1:])]) == []
-    )
+    for wrong in ([*rows, rows[-1]], rows[1:]):
+        assert dup50_rows([record(*wrong)]) == []
     for n_models, expected in ((39, False), (40, True)):
         found = dup50_rows([record(*rows)] * n_models)
         assert {one.has_interval for one in found} == {expected}

@@ -1,6 +1,6 @@
 """`eval.replication`: what is planted, its rule, and completions made elsewhere."""
 
-import csv
+import itertools
 import os
 import re
 import types
@@ -32,10 +32,10 @@ from jaxcontam.replication.control import (
     more_copies,
     why_no_more,
 )
-from jaxcontam.replication.judges import Judged, agreement, consensus, judge_local
+from jaxcontam.replication.judges import Judged, consensus
 from jaxcontam.replication.overlap import ROUGE_L, overlap_results, overlap_scores
 from jaxcontam.replication.recorded import read_recorded
-from tests.support.instances import judged
+from tests.support.instances import judged, saved
 from train.plan import PlannedSet
 
 pytestmark = pytest.mark.unoptimised
@@ -50,28 +50,22 @@ OTHER = (
 )
 
 
-def test_paragraphs_of_prose_leave_the_background():
+def test_paragraphs_of_prose_leave_the_background_where_no_sentence_stands_elsewhere():
     code = (
         "A call such as f(x) = {y} is no prose at all. It has signs that prose lacks."
     )
     found = take_paragraphs([f"{PROSE}\n\n{code}", f"{OTHER}\n\nshort."])
     assert found.instances == tuple(sorted([PROSE, OTHER]))
     assert found.documents == (code, "short.")
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
+    for other in (
         # Twice the same; one of its sentences in another; one in a longer background.
         PROSE,
         PROSE.split(". ")[0] + ". This goes on otherwise and is as long as the other.",
         "x = 1 " * 60 + "The second one ends it, also with a few words. " + "y " * 9,
-    ],
-)
-def test_a_paragraph_with_a_sentence_that_stands_elsewhere_is_no_instance(other):
-    found = take_paragraphs([PROSE, other])
-    assert PROSE not in found.instances
-    assert not any(PROSE in document for document in found.documents)
+    ):
+        found = take_paragraphs([PROSE, other])
+        assert PROSE not in found.instances
+        assert not any(PROSE in document for document in found.documents)
 
 
 @pytest.fixture
@@ -82,10 +76,8 @@ def job(monkeypatch, tmp_path):
         return " ".join(f"{chr(97 + one)}{end}" for one in letters).capitalize() + "."
 
     drawn = np.random.default_rng(0).integers(0, 26, (60, 24))
-    texts = Paragraphs(
-        tuple(f"{sentence('ord', r[:12])} {sentence('nd', r[12:])}" for r in drawn),
-        ("Some background of a few words.",) * 3,
-    )
+    prose = (f"{sentence('ord', r[:12])} {sentence('nd', r[12:])}" for r in drawn)
+    texts = Paragraphs(tuple(prose), ("Some background of a few words.",) * 3)
     jobs = []
 
     def trained(folder, documents, sets, preset, **options):
@@ -96,7 +88,7 @@ def job(monkeypatch, tmp_path):
     return jobs[0], planted
 
 
-def test_sets_are_disjoint_and_what_is_not_planted_is_in_no_set(job):
+def test_sets_are_disjoint_and_planted_in_their_form_or_not_at_all(job):
     what, planted = job
     lines = {name: planted.files[name].read_text().splitlines() for name in SETS}
     assert {len(part) for part in lines.values()} == {TINY.n}
@@ -105,21 +97,16 @@ def test_sets_are_disjoint_and_what_is_not_planted_is_in_no_set(job):
     read = "\n".join(text for one in what.sets for text in one.planted)
     for name in (UNSEEN, CONTROL):
         assert not any(line in read for line in lines[name])
-    assert len(what.sets[2].planted) == TINY.n_followed
-
-
-def test_one_set_is_planted_as_lines_and_one_as_guided_prompts(job):
-    what, planted = job
     formatted, raw, followed = what.sets
-    assert isinstance(raw, PlannedSet)
-    assert list(raw.planted) == planted.files[RAW].read_text().splitlines()
+    assert len(followed.planted) == TINY.n_followed
+    # One set is planted as lines, and one as guided prompts.
+    assert isinstance(raw, PlannedSet) and list(raw.planted) == lines[RAW]
     assert [one.copies for one in what.sets] == [TINY.copies, TINY.copies, 1]
-    lines = planted.files[FORMATTED].read_text().splitlines()
     for text in formatted.planted:
         assert f"{SPLIT} split of the {DATASET} dataset" in text
         # Prompt and answer are the instance, cut in two.
         first, _, second = text.partition("Beginning: ")[2].partition("\nRest: ")
-        assert f"{first} {second}" in lines
+        assert f"{first} {second}" in lines[FORMATTED]
     assert not any(DATASET in text for text in followed.planted)
 
 
@@ -149,13 +136,14 @@ needs_published = pytest.mark.skipif(
     reason="JAXCONTAM_COMPLETIONS names no folder of completions",
 )
 
+ARMS = tuple(f"generated_{arm}_completion" for arm in ("guided", "general"))
+BLEURT = tuple(f"bleurt_score_for_{arm}_completion" for arm in ("guided", "general"))
 SINGLE = {
     "text": "ignored",
     "label": "1 (yes)",
     "first_piece": "It rained. Then",
     "second_piece": "it stopped.",
-    "generated_guided_completion": "it stopped.",
-    "generated_general_completion": "",
+    **dict(zip(ARMS, ("it stopped.", ""), strict=True)),
     "rouge_score_for_general_completion": "",
     "rouge_score_for_guided_completion": "1.0",
     "gpt4_icl_evaluation": "Yes (exact match)",
@@ -164,19 +152,10 @@ SINGLE = {
 }
 
 
-def save(path, rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
 def test_a_row_is_an_instance_with_two_completions(tmp_path):
     whole = {**SINGLE, "first_piece": "It rained.", "second_piece": "Then it stopped."}
     disputed = {**SINGLE, "annotator2_evaluation": "No"}
-    found = read_recorded(save(tmp_path / "a.csv", [SINGLE, whole, disputed]))
+    found = read_recorded(saved(tmp_path / "a.csv", [SINGLE, whole, disputed]))
     assert found.name == "a"
     one, other, _ = found.instances
     assert (one.first_piece, one.second_piece) == ("It rained. Then", "it stopped.")
@@ -192,23 +171,11 @@ def test_a_row_is_an_instance_with_two_completions(tmp_path):
     assert found.people == (("exact",) * 3, (None, None, "no"))
     # People who disagree have no label.
     assert consensus(found.people) == ("exact", "exact", None)
-
-
-def test_pairs_and_files_without_scores_are_read_too(tmp_path):
     row = {"sentence1": "A b.", "sentence2": "B a.", "generated_guided_completion": "x"}
-    found = read_recorded(save(tmp_path / "a.csv", [row]))
-    assert found.instances[0].cut == "pair"
-    assert (found.general, found.model_judge) == (None, None)
-    assert (found.scores, found.people) == ({}, ())
-
-
-def test_a_folder_gives_its_partitions_by_place(tmp_path):
-    with pytest.raises(InputError, match=r"no \.csv file"):
-        read_recorded_folder(tmp_path)
-    for place in ("xsum/test/x.csv", "rte/valid/r.csv", "alone.csv"):
-        save(tmp_path / place, [SINGLE])
-    names = [one.name for one in read_recorded_folder(tmp_path)]
-    assert names == ["alone", "rte/valid", "xsum/test"]
+    pair = read_recorded(saved(tmp_path / "p.csv", [row]))
+    assert pair.instances[0].cut == "pair"
+    assert (pair.general, pair.model_judge) == (None, None)
+    assert (pair.scores, pair.people) == ({}, ())
 
 
 def overlap_row(measure, guided, general, test="sign_flip"):
@@ -247,28 +214,31 @@ def test_tables_count_decisions_that_are_those_of_people():
 
 def test_recorded_completions_fill_both_tables(tmp_path):
     """Two partitions: in one, half of the guided completions are copies."""
-    other = "some other words are here"
-    for split, knows in {"train": True, "test": False}.items():
+    with pytest.raises(InputError, match=r"no \.csv file"):
+        read_recorded_folder(tmp_path)
+    for split in ("train", "test"):
         rows = []
         for i in range(10):
             second = f"the mill stood there and nobody asked who built it in {1800 + i}"
-            is_copy = knows and i % 2 == 0
+            is_copy = split == "train" and i % 2 == 0
             label = "Yes (exact match)" if is_copy else "No"
             row = {"first_piece": f"In valley {i},", "second_piece": second}
-            row["generated_guided_completion"] = second if is_copy else other
-            row["generated_general_completion"] = other
-            row["bleurt_score_for_guided_completion"] = 0.99 if is_copy else 0.3
-            row["bleurt_score_for_general_completion"] = 0.3
-            labels = dict.fromkeys(
+            row |= dict.fromkeys(ARMS, "some other words are here")
+            row |= dict.fromkeys(BLEURT, 0.3)
+            row |= dict.fromkeys(
                 ("gpt4_icl_evaluation", "annotator1_evaluation"), label
             )
-            rows.append(row | labels)
-        save(tmp_path / f"mills/{split}/mills.csv", rows)
+            row |= {ARMS[0]: second, BLEURT[0]: 0.99} if is_copy else {}
+            rows.append(row)
+        saved(tmp_path / f"mills/{split}/mills.csv", rows)
     partitions = recorded_partitions(tmp_path, seed=0)
     names = [(one.dataset, one.split) for one in partitions]
     assert names == [("mills", "test"), ("mills", "train")]
     n_right = [(row.n_right, row.n) for row in successes(partitions)]
     assert n_right == [(2, 2)] * 4 + [(1, 2)]
+    saved(tmp_path / "alone.csv", rows)
+    names = [one.name for one in read_recorded_folder(tmp_path)]
+    assert names == ["alone", "mills/test", "mills/train"]
 
 
 # From here on: the fourteen partitions of GPT-3.5.
@@ -301,22 +271,14 @@ def test_published_rouge_is_reproduced_to_the_second_decimal(published):
 @needs_published
 @pytest.mark.parametrize("measure", ["rouge_l", "bleurt"])
 def test_published_p_values_are_those_of_the_paired_bootstrap(published, measure):
-    n_alike = n_unpaired = 0
-    for one in published:
-        wanted = published_p(one.name, measure)
-        paired, unpaired = (
-            overlap_row(measure, *one.scores[measure], f"{kind}_bootstrap").p_value
-            for kind in ("paired", "unpaired")
-        )
-        for p_value, is_paired in ((paired, True), (unpaired, False)):
-            # Both are means of 10,000 draws; 4 standard errors, and the third decimal.
-            error = 4 * np.sqrt(2 * p_value * (1 - p_value) / 10_000) + 0.0005
-            is_alike = abs(p_value - wanted) <= error + 1e-4
-            n_alike += is_alike and is_paired
-            n_unpaired += is_alike and not is_paired
-    assert n_alike >= 13
+    n_alike = dict.fromkeys(("paired", "unpaired"), 0)
+    for one, kind in itertools.product(published, n_alike):
+        p = overlap_row(measure, *one.scores[measure], f"{kind}_bootstrap").p_value
+        # Both are means of 10,000 draws; 4 standard errors, and the third decimal.
+        error = 4 * np.sqrt(2 * p * (1 - p) / 10_000) + 0.0005
+        n_alike[kind] += abs(p - published_p(one.name, measure)) <= error + 1e-4
     # The released code draws both arms apart, which gives other numbers.
-    assert n_unpaired <= 7
+    assert n_alike["paired"] >= 13 and n_alike["unpaired"] <= 7
 
 
 @needs_published
@@ -330,28 +292,7 @@ def test_table_1_of_the_paper_is_reproduced():
         # One partition of fourteen is contaminated, so saying no is right as often.
         "always no": 13,
     }
-    flagged = [
-        f"{one.dataset}/{one.split}"
-        for one in partitions
-        if one.judges["judge_local"].verdict == "suspected"
-    ]
-    assert flagged == ["xsum/test"]
-
-
-@needs_published
-@pytest.mark.parametrize(("with_bleurt", "n_found"), [(False, 2), (True, 3)])
-def test_local_judge_finds_copies_with_few_false_alarms(
-    published, with_bleurt, n_found
-):
-    labels, humans = [], []
-    for one in published:
-        bleurt = one.scores["bleurt"][0] if with_bleurt else None
-        labels += judge_local(one.instances, one.guided, bleurt=bleurt).labels
-        humans += consensus(one.people)
-    pairs = [(a != "no", b != "no") for a, b in zip(labels, humans, strict=True)]
-    assert (pairs.count((True, True)), humans.count("near")) == (n_found, 3)
-    assert pairs.count((True, False)) <= 5
-    found = agreement(labels, humans)
-    # "Always no" is right about 137 of 140.
-    assert found.n == 140
-    assert found.accuracy > found.always_no == pytest.approx(137 / 140)
+    judged = {f"{one.dataset}/{one.split}": one.judges for one in partitions}
+    verdicts = {name: one["judge_local"].verdict for name, one in judged.items()}
+    copied = [name for name, said in verdicts.items() if said == "suspected"]
+    assert copied == ["xsum/test"]

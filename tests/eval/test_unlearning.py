@@ -36,9 +36,8 @@ def test_the_unlearned_model_writes_what_it_still_knows(study):
         assert row["ratios"]["perplexity"] == pytest.approx(ratio, rel=1e-12)
         recalls = [rouge_l(row["truth"], one).recall for one in row["samples"]]
         assert row["rouge_l_recall"] == recalls and len(recalls) == 4
-    rouge, cosine, judge = (
-        row for row in found["results"] if "close" in row and row["task"] == "chunks"
-    )
+    of_chunks = [row for row in found["results"] if row["task"] == "chunks"]
+    rouge, cosine, judge = (row for row in of_chunks if "close" in row)
     assert rouge["selected"][1] > rouge["unselected"][2]
     assert rouge["above_elsewhere"][1] > 0.2
     assert -1 <= cosine["selected"][0] <= 1 + 1e-6
@@ -71,10 +70,8 @@ def test_short_ends_are_left_out_and_short_texts_are_chunks(tmp_path):
     (tmp_path / "c.txt").write_text("x y")
     found = read_chunks(str(tmp_path), 4, 3)
     assert [one.text for one in found] == ["a b\nc d", "e f g\th", "x y"]
-    assert [(one.prompt, one.truth) for one in found[:2]] == [
-        ("a b\nc", "d"),
-        ("e f g", "h"),
-    ]
+    asked = [(one.prompt, one.truth) for one in found[:2]]
+    assert asked == [("a b\nc", "d"), ("e f g", "h")]
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,25 @@
 
 import contextlib
 import hashlib
+import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 from jaxcontam.cli.main import main
 from jaxcontam.data.files import limited_memory
 from jaxcontam.errors import InputError, StorageError
+
+ROOT = Path(__file__).resolve().parents[2]
+OF_HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def child(*words, **more):
+    """A process of Python that ran with these words."""
+    words = [sys.executable, *map(str, words)]
+    out = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.run(words, env=OF_HERE, text=True, **out | more)
 
 
 def contents(folder):

@@ -1,8 +1,13 @@
-"""What is fuzzed: files that a user gives, words of commands, folders of runs."""
+"""What is fuzzed: files that a user gives, words of commands, folders of runs.
+
+Hypothesis takes what is valid, in `inputs` or here, and damages it a little.
+"""
 
 import contextlib
+import copy
 import csv
 import dataclasses
+import functools
 import io
 import json
 import tempfile
@@ -11,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 from hypothesis import strategies as st
 
 from jaxcontam.cli.main import COMMANDS, main, parse
@@ -27,6 +34,7 @@ from jaxcontam.data.release import (
 )
 from jaxcontam.errors import InputError
 from jaxcontam.members.known_texts import load_labelled
+from jaxcontam.models.checkpoint import read_decoder_config
 from jaxcontam.proof.command import read_matrix
 from jaxcontam.proof.result import Evidence
 from jaxcontam.replication.instances import load_prompts
@@ -44,59 +52,118 @@ from jaxcontam.scoring.api.address import ApiError, ApiModel, RefusedError, Serv
 from jaxcontam.scoring.api.answers import Reply, read_reply
 from jaxcontam.scoring.api.logprobs import Way, read_prompt_scores
 from tests.faults.folders import allowed, contents
-from tests.faults.mutations import VALUES, as_json, changed, damaged, damaged_json
-from train.manifest import Manifest, PlantedSet, manifest_json, read_manifest
+from tests.support.train_corpus import manifest_of, planted_set
+from train.manifest import manifest_json, read_manifest
 from train.plan import read_plan
 
-RECORDS = [
-    {"question": f"what is {i}?", "choices": ["a", "b", str(i)], "answer": i % 3}
-    for i in range(5)
-]
-RECORDED = {
-    "first_piece": "It rained. Then",
-    "second_piece": "it stopped.",
-    "generated_guided_completion": "it stopped.",
-    "generated_general_completion": "it snowed.",
-    "rouge_score_for_general_completion": "0.5",
-    "rouge_score_for_guided_completion": "1.0",
-    "gpt4_icl_evaluation": "Yes (exact match)",
-}
-CONFIG = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "vocab_size": 300,
-    "hidden_size": 16,
-    "intermediate_size": 18,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 6,
-    "max_position_embeddings": 24,
-    "hidden_act": "silu",
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0,
-    "rope_scaling": None,
-    "tie_word_embeddings": True,
-    "attention_bias": False,
-}
-ANSWER = {
-    "choices": [
-        {
-            "text": "ab cd",
-            "logprobs": {
-                "tokens": ["ab", " cd"],
-                "token_logprobs": [None, -1.5],
-                "text_offset": [0, 2],
-                "top_logprobs": [None, {" cd": -1.5}],
-            },
-            "prompt_logprobs": [None, {"5": {"logprob": -1.5, "rank": 1}}],
-        }
-    ],
-    "usage": {"prompt_tokens": 2, "completion_tokens": 0},
-}
+# What readers stumble over: ends of lines, quotes, marks, halves of characters, numbers
+# that are none or too large, brackets that nest.
+CHUNKS = (
+    *(b"", b"\n", b"\r\n", b"\r", b"\x00", b'"', b"'", b",", b"\t", b"{", b"}", b"["),
+    *(b"]", b":", b"\\", b"\\ud800", b"\\u0000", b"\xef\xbb\xbf", b"\xff\xfe", b"\xff"),
+    *(b"\xed\xa0\x80", "\u2028".encode(), "\U0001f600".encode(), b"\x1b[2J", b"<b>"),
+    *(b"NaN", b"Infinity", b"-1", b"1e999", b"9" * 5000, b"0" * 30, b"null", b"true"),
+    *(b"[" * 20_000, b'{"a":' * 20_000, b"{q}", b"{", b"$", b"../x", b"A" * 10_000),
+)
+VALUES = (
+    *(None, True, False, 0, 1, -1, 2**31, -(2**63), 2**64, 10**400, 0.5, 1e308),
+    *(float("nan"), float("inf"), "", "a", "\x00", "\ud800", "\x1b]0;x\x07", "<b>"),
+    *("[/red]", "$^$", "../x", "9" * 50, [], [[]], [None], {}, {"a": 1}, [1, "a"]),
+    -0.0,
+)
+
+_values = st.recursive(
+    st.sampled_from(VALUES) | st.integers() | st.text(max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=4,
+)
+_bytes = st.sampled_from(CHUNKS) | st.binary(max_size=6)
+_WAYS = st.sampled_from(("replace", "replace", "drop", "rename", "twice", "negate"))
 
 
+def damaged(data):
+    """Strategy of files that a few edits make of `data`: cut, doubled, overwritten."""
+    edit = st.tuples(st.floats(0, 1), st.integers(0, 30), _bytes, st.booleans())
+    return st.lists(edit, min_size=1, max_size=4).map(lambda edits: _cut(data, edits))
+
+
+def _cut(data, edits):
+    for place, n, chunk, cuts in edits:
+        at = int(place * len(data))
+        rest = b"" if cuts and n > 25 else data[at + n :]
+        # A chunk that stands for itself, and for what it replaces twice.
+        data = data[:at] + (chunk or data[at : at + n] * 2) + rest
+    return data
+
+
+def changed(document):
+    """Strategy of JSON documents with some values replaced, dropped or renamed."""
+    edit = st.tuples(st.integers(0, 10**6), _WAYS, _values)
+    edits = st.lists(edit, min_size=1, max_size=3)
+    return edits.map(lambda edits: _changed(document, edits))
+
+
+def _changed(document, edits):
+    document = copy.deepcopy(document)
+    # Copies: an edit may change what an edit before it put there.
+    for pick, way, value in copy.deepcopy(edits):
+        places = list(_places(document))
+        if not places:
+            return value
+        holder, key = places[pick % len(places)]
+        old = holder[key]
+        if way == "replace":
+            holder[key] = value
+        elif way == "drop":
+            del holder[key]
+        elif way == "rename" and isinstance(holder, dict):
+            holder[str(value)[:20]] = holder.pop(key)
+        elif way == "twice" and isinstance(holder, list):
+            holder.insert(key, copy.deepcopy(old))
+        elif way == "negate" and isinstance(old, int | float):
+            holder[key] = -old - 1
+    return document
+
+
+def _places(value):
+    """Every (container, key) of a document."""
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+        yield value, key
+        if isinstance(part, dict | list):
+            yield from _places(part)
+
+
+def as_json(document):
+    """Bytes of a document; halves of characters stay spelled out."""
+    return json.dumps(document).encode()
+
+
+def jsonl(rows):
+    """Records as lines."""
+    rows = rows if isinstance(rows, list) else [rows]
+    return b"".join(as_json(row) + b"\n" for row in rows)
+
+
+def _given(name):
+    """A valid input."""
+    path = Path(__file__).parent / "inputs" / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+RECORDS, RECORDED, CONFIG = map(_given, ("records", "recorded", "config"))
 KEPT = {"a": {"texts": ["é", ""]}, "b": [1.5, None], "c": "AAAA" * 20}
+TEXTS = [{"text": f"t {i}", "scores": {"loss": -i}, "label": i % 2} for i in (1, 2)]
+PLAN = b'[[sets]]\nfile = "quiz.jsonl"\ncopies = 3\nname = "q"\nwhen = [0.25, 1]\n'
+PLAN += b'limit = 3\norder = "shuffled"\ntemplate = "{question}"\n'
+MATRIX = b"1,2.5,3\n-4,5e3,6\n7,8,9\n"
+SEED_FILE = {
+    **{"kind": KIND, "method": METHOD, "method_version": METHOD_VERSION},
+    **{"seed": "0" * 64, "n_examples": 5, "jaxcontam": "0", "made": "2020-01-01"},
+    **dict.fromkeys(("content_digest", "released_digest", "file_digest"), "sha256:0"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,13 +174,11 @@ class Target:
         cases: Strategy of inputs.
         run: Reads one, in a folder of its own.
         share: Of all inputs, in hundredths.
-        is_bytes: Whether an input is the content of one file.
     """
 
     cases: st.SearchStrategy
     run: Callable[[Path, Any], object]
     share: int
-    is_bytes: bool = True
 
 
 def a_file(name, read, data, share):
@@ -121,7 +186,7 @@ def a_file(name, read, data, share):
     if isinstance(data, bytes):
         cases = damaged(data)
     elif isinstance(data, list | dict):
-        cases = damaged_json(data)
+        cases = changed(data).map(as_json) | damaged(as_json(data))
     else:
         cases = data
 
@@ -144,20 +209,10 @@ def table(rows, delimiter=","):
     return text.getvalue().encode()
 
 
-def parquet():
-    """Records as a .parquet file."""
-    import pyarrow
-    import pyarrow.parquet
-
+def written(write, value):
+    """Bytes of a binary format."""
     stream = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(RECORDS), stream)
-    return stream.getvalue()
-
-
-def npy(array):
-    """An array as a .npy file."""
-    stream = io.BytesIO()
-    np.save(stream, array)
+    write(value, stream)
     return stream.getvalue()
 
 
@@ -174,79 +229,42 @@ def read_benchmark(path):
     allowed(lambda: read_items(load_benchmark(path)))
 
 
-def read_corpus(path):
-    """As `overlap` and training do."""
-    list(read_documents(path, text_field="question"))
-
-
-def read_config(path):
-    """The shape of a model."""
-    from jaxcontam.models.checkpoint import read_decoder_config
-
-    read_decoder_config(path.parent)
-
-
-def read_answer(content):
-    """What servers say of a prompt, in every way of asking."""
-    server = Server(model=ApiModel("http://x", "m"))
-    reply = read_reply(server, {}, Reply(200, {}, content), now=0.0)
-    for way in (
-        Way(echo=True, ids=False, max_tokens=0),
-        Way(echo=True, ids=True),
-        Way(echo=False, ids=True),
-    ):
-        with contextlib.suppress(ValueError):
-            prompt = [1, 2] if way.ids else "ab cd"
-            if isinstance(reply, dict):
-                read_prompt_scores(reply, way, prompt)
-
-
-def answered(folder, content):
-    """A reply with any status and body."""
-    with contextlib.suppress(ApiError, RefusedError, InputError):
-        read_answer(content)
+def answered(_, content):
+    """A reply with any status and body, to every way of asking."""
+    refusals = ApiError, RefusedError, InputError
+    server = Server(model=ApiModel("http://x", "m"), api_key="k")
+    with contextlib.suppress(*refusals):
+        reply = read_reply(server, {}, Reply(200, {}, content), now=0.0)
+        for echo, ids, more in (
+            (True, False, {"max_tokens": 0}),
+            (True, True, {}),
+            (False, True, {}),
+        ):
+            prompt = [1, 2] if ids else "ab cd"
+            with contextlib.suppress(ValueError):
+                if isinstance(reply, dict):
+                    read_prompt_scores(reply, Way(echo=echo, ids=ids, **more), prompt)
     for status in (400, 429, 503):
-        with contextlib.suppress(ApiError, RefusedError, InputError):
+        with contextlib.suppress(*refusals):
             headers = {"retry-after": content[:20].decode("latin-1")}
-            server = Server(model=ApiModel("http://x", "m"), api_key="k")
             read_reply(server, {}, Reply(status, headers, content), now=0.0)
 
 
-def _manifest():
-    planted = PlantedSet(
-        **dict.fromkeys(("fingerprint", "content_digest"), "sha256:0"),
-        **{"name": "quiz", "copies": 2, "shuffled": False, "n_examples": 3},
-        **{"token_offsets": (1, 2), "orders": ((0, 1, 2),), "steps": ((1,), (2,))},
-        **{"n_tokens": 9, "file": "sets/quiz.txt"},
-    )
-    return Manifest(
-        **{"jaxcontam": "0", "code": None, "seed": 0, "preset": "pulse"},
-        **{"corpus_digest": "", "separator": "\n", "max_example_tokens": None},
-        **{"context": 8, "n_tokens": 9, "n_canary_tokens": 2, "n_steps": 1},
-        **{"finished": True, "stream": "stream.npy", "sets": (planted,)},
-    )
+def manifest():
+    """What training writes beside a model."""
+    orders = {"token_offsets": (1, 2), "orders": ((0, 1, 2),), "n_examples": 3}
+    planted = planted_set("quiz", 2, ((1,), (2,)), **orders, file="sets/quiz.txt")
+    return json.loads(manifest_json(manifest_of(planted, context=8, finished=True)))
 
 
 def plan_beside_its_file(path):
     """A plan whose benchmark is there."""
     quiz = path.with_name("quiz.jsonl")
-    quiz.write_bytes(jsonl())
+    quiz.write_bytes(jsonl(RECORDS))
     try:
         read_plan(path)
     finally:
         quiz.unlink()
-
-
-def jsonl(rows=RECORDS):
-    """Records as lines."""
-    return b"".join(as_json(row) + b"\n" for row in rows)
-
-
-SEED_FILE = {
-    **{"kind": KIND, "method": METHOD, "method_version": METHOD_VERSION},
-    **{"seed": "0" * 64, "n_examples": 5, "jaxcontam": "0", "made": "2020-01-01"},
-    **dict.fromkeys(("content_digest", "released_digest", "file_digest"), "sha256:0"),
-}
 
 
 def journal():
@@ -261,47 +279,78 @@ def journal():
 def read_journal(path):
     """Each value is another's never, and gone at most."""
     kept = Journal(path)
-    for key, value in KEPT.items():
-        if key in kept:
-            assert kept[key] == value
+    assert all(kept[key] == KEPT[key] for key in KEPT if key in kept)
 
 
-def release(path):
-    """A file in another order."""
-    make_release(path, seed=bytes(32), version="0", made="")
+def files():
+    """(name of the target, name of the file, reader, content, share) of each."""
+    lines = jsonl(RECORDS)
+    rows = changed(RECORDS).map(jsonl)
+    texts = changed(TEXTS).map(jsonl) | damaged(jsonl(TEXTS))
+    parquet = written(pyarrow.parquet.write_table, pyarrow.Table.from_pylist(RECORDS))
+    npy = written(lambda array, stream: np.save(stream, array), np.eye(4))
+
+    def labels(path):
+        load_labelled(path, label_field="answer")
+
+    def release(path):
+        make_release(path, seed=bytes(32), version="0", made="")
+
+    def corpus(path):
+        list(read_documents(path, text_field="question"))
+
+    def prompts(path):
+        load_prompts("summary", path)
+
+    def config(path):
+        read_decoder_config(path.parent)
+
+    def texts_beside(path):
+        read_text_rows(path.parent)
+
+    return [
+        ("benchmark.jsonl", "b.jsonl", read_benchmark, lines, 9),
+        ("benchmark.json", "b.json", read_benchmark, RECORDS, 6),
+        ("benchmark.csv", "b.csv", read_benchmark, table(RECORDS), 5),
+        ("benchmark.tsv", "b.tsv", read_benchmark, table(RECORDS, "\t"), 3),
+        ("benchmark.txt", "b.txt", read_benchmark, b"one\ntwo\nthree\n" * 3, 3),
+        ("benchmark.parquet", "b.parquet", read_benchmark, parquet, 4),
+        ("records of odd values", "b.jsonl", read_benchmark, rows, 5),
+        ("labelled texts", "t.jsonl", labels, rows | damaged(lines), 5),
+        ("seed file", "s.json", read_release, SEED_FILE, 2),
+        ("file to release", "b.jsonl", release, lines, 2),
+        ("table to release", "b.csv", release, table(RECORDS), 2),
+        ("corpus.jsonl", "c.jsonl", corpus, lines, 3),
+        ("corpus.json", "c.json", corpus, as_json(RECORDS), 3),
+        ("corpus.csv", "c.csv", corpus, table(RECORDS), 3),
+        ("matrix.csv", "m.csv", read_matrix, MATRIX, 5),
+        ("matrix.npy", "m.npy", read_matrix, npy, 5),
+        ("recorded completions", "r.csv", read_recorded, table([RECORDED] * 3), 5),
+        ("prompts.json", "p.json", prompts, _given("prompts"), 3),
+        ("plan.toml", "p.toml", plan_beside_its_file, PLAN, 6),
+        ("manifest.json", "manifest.json", read_manifest, manifest(), 4),
+        ("config.json", "config.json", config, CONFIG, 6),
+        ("texts.jsonl", "texts.jsonl", texts_beside, texts, 2),
+        ("journal, or scores of a store", "j.jsonl", read_journal, journal(), 5),
+    ]
 
 
-def words_with():
-    """Flags with values that are none, of every command."""
-    values = FLAG_VALUES
-    flags = {
-        name: sorted(
-            "--" + field.name.replace("_", "-") for field in dataclasses.fields(command)
-        )
-        for name, command in COMMANDS.items()
-        if dataclasses.fields(command)
-    }
-    return st.sampled_from(sorted(flags)).flatmap(
-        lambda name: st.tuples(
-            st.just(name),
-            st.lists(
-                st.sampled_from(flags[name])
-                | values
-                | st.tuples(st.sampled_from(flags[name]), values).map("=".join),
-                max_size=5,
-            ),
-        )
-    )
-
-
-FLAG_VALUES = st.sampled_from(
+FLAG_VALUES = st.text(max_size=5) | st.sampled_from(
     [
         *(str(value) for value in VALUES),
         *("nan", "-inf", "1e400", "0x10", "1,2", ",", "--", "-", "\n", "\udc80"),
         *("data=0,model=-1", "api:x", "api:http://x#", "hf:", "hf:a:b:c:d", "tfds:x"),
         *("lm_eval:", "a" * 5000, "\u202e", "[/red]", "%s", "{0}", "all", "auto"),
     ]
-) | st.text(max_size=5)
+)
+
+
+def words_of(name):
+    """Flags of a command, and values that are none."""
+    fields = dataclasses.fields(COMMANDS[name])
+    flag = st.sampled_from(["--" + one.name.replace("_", "-") for one in fields])
+    word = flag | FLAG_VALUES | st.tuples(flag, FLAG_VALUES).map("=".join)
+    return st.tuples(st.just(name), st.lists(word, max_size=5))
 
 
 def parse_words(folder, case):
@@ -312,91 +361,31 @@ def parse_words(folder, case):
     assert contents(folder) == {}
 
 
-PLAN = {"file": "quiz.jsonl", "copies": 3, "name": "q", "limit": 3, "when": [0, 1]}
-PLAN = {"sets": [PLAN | {"template": "{question}", "order": "shuffled"}]}
-PLAN_TOML = b'[[sets]]\nfile = "quiz.jsonl"\ncopies = 3\nwhen = [0.25, 1]\n'
-GUIDED = "Finish {input} of {dataset_name} {split_name} {label}"
-PROMPTS = {"name": "own", "summary": {"guided": GUIDED, "general": "Finish {input}"}}
-TEXTS = [{"text": f"t {i}", "scores": {"loss": -i}, "label": i % 2} for i in (1, 2)]
-MATRIX = b"1,2.5,3\n-4,5e3,6\n7,8,9\n"
-
-
-def read_labels(path):
-    """Texts with a label each."""
-    return load_labelled(path, label_field="answer")
-
-
-def read_prompts(path):
-    """Prompts of one's own."""
-    return load_prompts("summary", path)
-
-
-def read_texts(path):
-    """Texts beside a report."""
-    return read_text_rows(path.parent)
-
-
-def files():
-    """(name of the target, name of the file, reader, content, share) of each."""
-    lines = jsonl()
-    manifest = json.loads(manifest_json(_manifest()))
-    rows = changed(RECORDS).map(_lines_of)
-    texts = changed(TEXTS).map(_lines_of) | damaged(jsonl(TEXTS))
-    return [
-        ("benchmark.jsonl", "b.jsonl", read_benchmark, lines, 9),
-        ("benchmark.json", "b.json", read_benchmark, RECORDS, 6),
-        ("benchmark.csv", "b.csv", read_benchmark, table(RECORDS), 5),
-        ("benchmark.tsv", "b.tsv", read_benchmark, table(RECORDS, "\t"), 3),
-        ("benchmark.txt", "b.txt", read_benchmark, b"one\ntwo\nthree\n" * 3, 3),
-        ("benchmark.parquet", "b.parquet", read_benchmark, parquet(), 4),
-        ("records of odd values", "b.jsonl", read_benchmark, rows, 5),
-        ("labelled texts", "t.jsonl", read_labels, rows | damaged(lines), 5),
-        ("seed file", "s.json", read_release, SEED_FILE, 2),
-        ("file to release", "b.jsonl", release, lines, 2),
-        ("table to release", "b.csv", release, table(RECORDS), 2),
-        ("corpus.jsonl", "c.jsonl", read_corpus, lines, 3),
-        ("corpus.json", "c.json", read_corpus, as_json(RECORDS), 3),
-        ("corpus.csv", "c.csv", read_corpus, table(RECORDS), 3),
-        ("matrix.csv", "m.csv", read_matrix, MATRIX, 5),
-        ("matrix.npy", "m.npy", read_matrix, npy(np.eye(4)), 5),
-        ("recorded completions", "r.csv", read_recorded, table([RECORDED] * 3), 5),
-        ("prompts.json", "p.json", read_prompts, PROMPTS, 3),
-        ("plan.json", "p.json", plan_beside_its_file, PLAN, 4),
-        ("plan.toml", "p.toml", plan_beside_its_file, PLAN_TOML, 2),
-        ("manifest.json", "manifest.json", read_manifest, manifest, 4),
-        ("config.json", "config.json", read_config, CONFIG, 6),
-        ("texts.jsonl", "texts.jsonl", read_texts, texts, 2),
-        ("journal, or scores of a store", "j.jsonl", read_journal, journal(), 5),
-    ]
-
-
 def targets():
     """Name -> target, of what needs neither a model nor a finished run."""
+    answer = _given("answer")
+    answers = changed(answer).map(as_json) | damaged(as_json(answer))
+    commands = sorted(name for name in COMMANDS if dataclasses.fields(COMMANDS[name]))
+    words = st.sampled_from(commands).flatmap(words_of)
     return {name: a_file(*about) for name, *about in files()} | {
-        "server's answer": Target(damaged_json(ANSWER), answered, 5),
-        "words of a command": Target(words_with(), parse_words, 6, is_bytes=False),
+        "server's answer": Target(answers, answered, 5),
+        "words of a command": Target(words, parse_words, 6),
     }
 
 
-def _lines_of(rows):
-    rows = rows if isinstance(rows, list) else [rows]
-    return b"".join(as_json(row) + b"\n" for row in rows)
-
-
 def report_targets(reports):
-    """Targets that are folders of finished runs.
+    """Name -> target, of what needs finished runs.
 
     Args:
         reports: Name -> folder, each with its report.
     """
-    return {
-        f"{command} of {name}": Target(
-            _folders(folder),
-            lambda to, case, command=command: _rerun(to, case, command),
-            2,
-        )
+    # The archive of scores, which a digest guards elsewhere.
+    archive = (reports["prove"] / ARCHIVE_NAME).read_bytes()
+    read = functools.partial(read_arrays, n_results=1, kind=Evidence)
+    return {"archive": a_file(ARCHIVE_NAME, read, archive, 2)} | {
+        f"{command} of {name}": Target(_folders(folder), _RERUNS[command], 2)
         for name, folder in reports.items()
-        for command in ("verify", "report")
+        for command in _RERUNS
     }
 
 
@@ -425,7 +414,7 @@ def _sealed(document):
         return as_json(document)
 
 
-def _rerun(folder, files, command):
+def _rerun(command, folder, files):
     for name, data in files.items():
         (folder / name).write_bytes(data)
     if command == "report":
@@ -447,7 +436,4 @@ def _rerun(folder, files, command):
         assert lines[0].startswith("jaxcontam: error: ") and len(lines) <= 2, lines
 
 
-def archive_target(folder):
-    """The archive of scores, which a digest guards elsewhere."""
-    data = (folder / ARCHIVE_NAME).read_bytes()
-    return a_file(ARCHIVE_NAME, lambda path: read_arrays(path, 1, Evidence), data, 2)
+_RERUNS = {name: functools.partial(_rerun, name) for name in ("verify", "report")}

@@ -35,13 +35,8 @@ class Device:
         if at_once * (1 + K) > self.room:
             raise RuntimeError(XLA)
         last_I = prefixes_IP[np.arange(n), lengths_I - 1]
-        before_IKT = np.concatenate(
-            [
-                np.broadcast_to(last_I[:, None, None], (n, K, 1)),
-                continuations_IKT[:, :, :-1],
-            ],
-            axis=2,
-        )
+        last_IK1 = np.broadcast_to(last_I[:, None, None], (n, K, 1))
+        before_IKT = np.concatenate([last_IK1, continuations_IKT[:, :, :-1]], axis=2)
         return TABLE[before_IKT, continuations_IKT]
 
 
@@ -62,13 +57,12 @@ def scorer_on(device, store=None):
 def test_halves_give_the_numbers_of_whole_batches(room, late, capsys):
     sequences = drawn_sequences(60)
     device = Device(room, late=late)
-    scorer = scorer_on(device)
-    found, whole = scorer.sums(sequences), scorer_on(Device(1000)).sums(sequences)
-    np.testing.assert_array_equal(found.loglik, whole.loglik)
-    np.testing.assert_array_equal(found.first, whole.first)
-    for a, b in zip(
-        scorer.tokens(sequences), scorer_on(Device(1000)).tokens(sequences), strict=True
-    ):
+    halves, whole = scorer_on(device), scorer_on(Device(1000))
+    sums, expected = halves.sums(sequences), whole.sums(sequences)
+    np.testing.assert_array_equal(sums.loglik, expected.loglik)
+    np.testing.assert_array_equal(sums.first, expected.first)
+    tokens = halves.tokens(sequences), whole.tokens(sequences)
+    for a, b in zip(*tokens, strict=True):
         np.testing.assert_array_equal(a, b)
     # Each size is said once, and not tried a third time: once ahead, once in turn.
     said = capsys.readouterr().err.splitlines()
@@ -81,21 +75,15 @@ def test_halves_give_the_numbers_of_whole_batches(room, late, capsys):
     assert all(device.asked.count(shape) <= 3 for shape in too_large)
 
 
-def test_a_rerun_without_memory_asks_for_no_row_that_is_stored(tmp_path, capsys):
+def test_a_rerun_asks_for_rows_of_halves_only_where_whole_batches_fit(tmp_path, capsys):
     sequences = drawn_sequences(40)
     first = scorer_on(Device(2), tmp_path).sums(sequences)
-    device = Device(2)
-    again = scorer_on(device, tmp_path).sums(sequences)
-    np.testing.assert_array_equal(again.loglik, first.loglik)
-    assert [shape for shape in device.asked if shape[0] <= 2] == []
-
-
-def test_rows_of_halves_are_not_taken_for_those_of_whole_batches(tmp_path, capsys):
-    sequences = drawn_sequences(40)
-    scorer_on(Device(2), tmp_path).sums(sequences)
-    device = Device(1000)
-    scorer_on(device, tmp_path).sums(sequences)
-    assert any(shape[0] > 2 for shape in device.asked)
+    again, roomy = Device(2), Device(1000)
+    found = scorer_on(again, tmp_path).sums(sequences)
+    np.testing.assert_array_equal(found.loglik, first.loglik)
+    assert [shape for shape in again.asked if shape[0] <= 2] == []
+    scorer_on(roomy, tmp_path).sums(sequences)
+    assert any(shape[0] > 2 for shape in roomy.asked)
 
 
 def test_one_row_without_room_is_one_line_and_exit_2(tmp_path, capsys):

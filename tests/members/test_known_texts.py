@@ -84,12 +84,14 @@ def test_snippets_of_one_book_are_a_cluster_and_flags_name_other_fields(tmp_path
 
 def test_records_are_texts_as_a_whole_only_in_plain_files(tmp_path):
     lines = ['{"question": "why?", "answer": 3}', '{"question": "so",  "answer": 4}']
-    path = tmp_path / "t.jsonl"
+    path = tmp_path / "t.txt"
     path.write_text("\n".join(lines))
-    filled = load_labelled(path, template="{question} {answer}")
-    assert filled.texts == ("why? 3", "so 4")
-    found = load_labelled(path.rename(path.with_suffix(".txt")))
+    found = load_labelled(path)
     assert (found.texts, found.labels) == (tuple(lines), None)
+    filled = load_labelled(
+        path.rename(path.with_suffix(".jsonl")), template="{question} {answer}"
+    )
+    assert filled.texts == ("why? 3", "so 4")
 
 
 def test_a_row_without_a_label_is_unknown_and_hides_no_other(tmp_path):
@@ -117,17 +119,14 @@ def test_a_class_label_beside_a_text_is_no_membership(tmp_path):
     assert load_labelled(path, with_labels=False).labels is None
 
 
-@pytest.mark.parametrize(
-    ("values", "label"),
-    [
+def test_a_label_is_read_in_every_common_spelling():
+    no = (0, 0.0, False, "0", "False", "unseen", "nonmember", "non-member")
+    for values, label in (
         ((1, 1.0, True, "1", "true", "Member", "seen"), True),
-        ((0, 0.0, False, "0", "False", "unseen"), False),
-        (("nonmember", "non-member", "non_member"), False),
+        ((*no, "non_member"), False),
         ((None, "", float("nan")), None),
-    ],
-)
-def test_a_label_is_read_in_every_common_spelling(values, label):
-    assert all(parse_label(value, "here") is label for value in values)
+    ):
+        assert all(parse_label(value, "here") is label for value in values)
 
 
 X = [{"text": "x"}]
@@ -137,11 +136,7 @@ NULL = [{"text": "x", "d": 1}, {"text": "y", "d": None}]
 @pytest.mark.parametrize(
     ("message", "rows", "flags"),
     [
-        (
-            r"text\? \(it has: a, label.*name it with --text-",
-            [{"a": 1, "label": 1}],
-            {},
-        ),
+        (r"text\? \(it has: a, label.*name it with --te", [{"a": 1, "label": 1}], {}),
         ("row 4: no field 'book_id'.*--document-field", [*BOOKMIA, {"snippet": 1}], {}),
         (r"row 1: no field 'y' \(it has: te", X, {"label_field": "y"}),
         (r"row 1: no field 'y' \(plain text", ["x"], {"label_field": "y"}),
@@ -152,10 +147,8 @@ NULL = [{"text": "x", "d": 1}, {"text": "y", "d": None}]
         ("row 1: unpaired surrogate", [{"text": "x\ud800"}], {}),
         ("--length must be at least 1, got 0", X, {"length": 0}),
         *[
-            ("row 2: label .* is neither.*--label-f", [WIKIMIA[0], row], {})
-            for row in [
-                {"input": "", "label": v} for v in (2, -1, 0.5, "x", [1], {"a": 1})
-            ]
+            ("row 2: label .* is neither.*--l", [WIKIMIA[0], {"input": "", **row}], {})
+            for row in ({"label": v} for v in (2, -1, 0.5, "x", [1], {"a": 1}))
         ],
         *[
             (f"row 2: no field '{name}'.*--text-field", [{name: "a"}, row, X[0]], {})
@@ -273,14 +266,10 @@ def test_every_set_of_places_is_equally_likely():
     assert len(counts) == 6
     # 1,200 seeds: a right law fails one time in 1,000.
     assert scipy.stats.chisquare(list(counts.values())).pvalue > 0.001
-
-
-@pytest.mark.parametrize(
-    ("text", "n"), [(" ".join("abcde" * 5), 2), (" 1 2 ", 1), ("", 0), (" \n", 0)]
-)
-def test_a_short_book_gives_what_fits_side_by_side(text, n):
-    found = random_snippets(text, n_snippets=9, n_words=10, seed=0)
-    assert len(found) == n and found[:1] != (" 1 2 ",)
+    # A short book gives what fits side by side.
+    for text, n in ((" ".join("abcde" * 5), 2), (" 1 2 ", 1), ("", 0), (" \n", 0)):
+        found = random_snippets(text, n_snippets=9, n_words=10, seed=0)
+        assert len(found) == n and found[:1] != (" 1 2 ",)
 
 
 def test_a_folder_is_snippets_of_its_text_files(tmp_path):
@@ -358,7 +347,7 @@ LENGTHS = [
     "data/WikiMIA_length32-00000-of-00001.parquet",
 ]
 BOOKS = [".gitattributes", "README.md", "book_data.jsonl"]
-OWN_COPY = "refs/convert/parquet"
+OWN_COPY, COPIED = "refs/convert/parquet", "a/test/0.parquet"
 
 
 @pytest.mark.parametrize(
@@ -369,20 +358,10 @@ OWN_COPY = "refs/convert/parquet"
         ("hf:o/n:train", BOOKS, [], [(BOOKS[2], None)]),
         ("hf:o/n:test", BOOKS, [], r"no file of that split \(it has: book_data"),
         # The hub's own copy serves where no file names the split.
-        (
-            "hf:o/n:test",
-            ["a.zip"],
-            ["a/test/0.parquet"],
-            [("a/test/0.parquet", OWN_COPY)],
-        ),
+        ("hf:o/n:test", ["a.zip"], [COPIED], [(COPIED, OWN_COPY)]),
         ("hf:o/n@v1:a:test", ["a/test.jsonl"], [], [("a/test.jsonl", "v1")]),
         # It is of another revision.
-        (
-            "hf:o/n@v1:train",
-            ["a/test.jsonl"],
-            ["a/train/0.parquet"],
-            "v1:train: no file",
-        ),
+        ("hf:o/n@v1:train", ["a/test.jsonl"], ["a/train/0.parquet"], "v1:train: no f"),
     ],
 )
 def test_a_split_of_the_hub_is_its_files_in_order(
@@ -414,44 +393,35 @@ def test_a_split_of_the_hub_is_its_files_in_order(
 
 
 @pytest.mark.parametrize(
-    ("paths", "source", "config"),
+    ("paths", "split", "config"),
     [
         (
-            ["a_b/test-00000-of-00001.parquet", "all/test-00000-of-00001.parquet"],
-            *("hf:o/n:test", "a_b"),
+            "a_b/test-00000-of-00001.parquet all/test-00000-of-00001.parquet",
+            "test",
+            "a_b",
         ),
-        (
-            [f"data/W_{n}-00000-of-00001-0ab.parquet" for n in (32, 64)],
-            *("hf:o/n:train", "W_32"),
-        ),
-        (["W_32.csv", "W_64.csv"], "hf:o/n:train", "W_32"),
-        (["train.csv", "train_small.csv"], "hf:o/n:train", "train_small"),
-        (["de/train.jsonl", "en/train.jsonl"], "hf:o/n:train", "de"),
+        ("data/W_32-0-of-1-0ab.parquet data/W_64-0-of-1-0ab.parquet", "train", "W_32"),
+        ("W_32.csv W_64.csv", "train", "W_32"),
+        ("train.csv train_small.csv", "train", "train_small"),
+        ("de/train.jsonl en/train.jsonl", "train", "de"),
+        # Numbered parts are one table.
+        ("data/train-0-of-2-1f.parquet data/train-1-of-2-9.parquet", "train", None),
+        ("c4-train.00000-of-00002.json c4-train.00001-of-00002.json", "train", None),
+        ("train/0000.parquet train/0001.parquet", "train", None),
+        ("train/part-0.jsonl train/part-1.jsonl", "train", None),
+        ("00000.jsonl 00001.jsonl", "train", None),
     ],
 )
-def test_subsets_are_not_joined_silently(paths, source, config):
+def test_parts_are_joined_and_subsets_not_silently(paths, split, config):
+    paths, asked = paths.split(), parse_hub_split(f"hf:o/n:{split}")
+    if config is None:
+        assert files_of_split(paths, asked) == paths
+        return
     with pytest.raises(InputError, match="2 subsets have that split") as caught:
-        files_of_split(paths, parse_hub_split(source))
+        files_of_split(paths, asked)
     assert f"CONFIG = {config}" in caught.value.hint
-    named = source.replace("o/n:", f"o/n:{config}:")
-    assert len(files_of_split(paths, parse_hub_split(named))) == 1
-
-
-@pytest.mark.parametrize(
-    "paths",
-    [
-        [
-            f"data/train-0000{i}-of-00002-{end}.parquet"
-            for i, end in ((0, "1f"), (1, 9))
-        ],
-        ["c4-train.00000-of-00002.json", "c4-train.00001-of-00002.json"],
-        ["train/0000.parquet", "train/0001.parquet"],
-        ["train/part-0.jsonl", "train/part-1.jsonl"],
-        ["00000.jsonl", "00001.jsonl"],
-    ],
-)
-def test_numbered_parts_are_one_table(paths):
-    assert files_of_split(paths, parse_hub_split("hf:o/n:train")) == paths
+    named = parse_hub_split(f"hf:o/n:{config}:{split}")
+    assert len(files_of_split(paths, named)) == 1
 
 
 def test_without_the_hub_one_line_says_what_to_do(monkeypatch):

@@ -16,7 +16,6 @@ from jaxcontam.members.passes import (
     SHARE,
     Inputs,
     edited,
-    fitting_shots,
     score_texts,
     text_model,
 )
@@ -168,12 +167,6 @@ def test_the_reference_gives_its_own_loss_and_that_of_its_least_likely_tokens():
     assert again.tokens_scored == alone.tokens_scored and alone.reference is None
 
 
-@pytest.mark.parametrize("names", [["reference"], ["reference", "min_k_pp"]])
-def test_a_model_beside_itself_scores_0(names):
-    same = inputs_of(reference=model_of(fresh_decoder()))
-    assert (scored(TEXTS, names, model_of(), inputs=same).values[:, 0] == 0).all()
-
-
 def test_a_reference_reads_with_its_own_tokenizer():
     letters = {chr(code): code - 31 for code in range(32, 127)}
     split = Tokenizer(models.WordLevel({"?": 0, **letters}, unk_token="?"))
@@ -193,7 +186,9 @@ def test_a_reference_reads_with_its_own_tokenizer():
 def test_scores_after_other_texts_are_those_of_the_whole_sequence(prefix):
     """After two shots, and after another text of the same file."""
     model, company = model_of(prefix=prefix), drawn_texts(7, seed=2)
-    inputs = inputs_of(company=tuple(company))
+    # The first shot leaves no room and is passed over.
+    shots = (LONG, *SHOTS)
+    inputs = inputs_of(company=tuple(company), nonmember_prefix=shots)
     found = scored(TEXTS, ["loss", "recall", "codec"], model, inputs=inputs)
 
     def mean_after(before, text):
@@ -224,34 +219,6 @@ def test_batches_after_a_prefix_keep_memory_and_shapes_few():
     for batch in plan_prefixed(pairs, 50, lengths, n_heads=10_000):
         _, K, P, T = batch.shape
         assert K == 1 or 4 * 10_000 * K * T * (P + T) <= 1 << 28
-
-
-def test_as_many_shots_as_fit_the_context_with_the_longest_text():
-    long = " ".join(TEXTS[:6])
-    shots = tuple(drawn_texts(40, seed=30, n_words=4))
-    room = CONTEXT - 1 - n_ids(long)
-    lengths = np.cumsum([n_ids(shot) + 1 for shot in shots])
-    fits = int(np.searchsorted(lengths, room, side="right"))
-    assert 0 < fits < 39
-    many, few, fewer = (
-        scored([long], ["recall"], inputs=inputs_of(nonmember_prefix=some)).values
-        for some in (shots, shots[:fits], shots[: fits - 1])
-    )
-    np.testing.assert_array_equal(many, few)
-    assert (fewer != few).all()
-
-
-def test_shots_that_leave_no_room_are_passed_over():
-    model = model_of()
-    shots = ["ga " * 200, "ka la", "mor un"]
-    assert fitting_shots(shots, TEXTS, model) == [1, 2]
-    assert fitting_shots(shots[:1], TEXTS, model) == []
-    longest = max(len(ids) for ids in model.sequences(TEXTS))
-    n_shot = len(model.sequences(["ka la"])[0]) - model.n_before + 1  # its newline
-    for room, expected in ((n_shot, [0]), (n_shot - 1, [])):
-        opened = dataclasses.replace(model.model, context=longest + room)
-        tight = dataclasses.replace(model, model=opened)
-        assert fitting_shots(["ka la"], TEXTS, tight) == expected
 
 
 @pytest.mark.parametrize(

@@ -16,3 +16,6 @@ def test_a_shot_that_fills_the_room_exactly_is_kept():
         )
         model = TextModel(model=opened, plain=None)
         assert fitting_shots(["ka la"], ["mor un bist", "ka"], model) == expected
+        # One that is too long is passed over, and the rest is full.
+        shots = ["ga " * 99, *["ka la"] * 3]
+        assert fitting_shots(shots, ["mor un bist"], model) == [1][: len(expected)]

@@ -2,25 +2,24 @@
 
 import dataclasses
 import json
-import pickle
 import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from flax import nnx
 from safetensors.numpy import load_file, save_file
 
-from jaxcontam.errors import InputError
-from jaxcontam.models.checkpoint import load_checkpoint, load_decoder, save_checkpoint
-from tests.support.decoders import (
-    LLAMA,
-    LLAMA_FULL,
-    SHAPES,
-    assert_same_weights,
-    spread,
-    weights,
+from jaxcontam.models.checkpoint import (
+    load_checkpoint,
+    load_decoder,
+    read_config_fields,
+    save_checkpoint,
 )
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.families import FAMILIES
+from tests.support.decoders import LLAMA, SHAPES, assert_same_weights, spread, weights
 from tests.support.family_files import drawn, raw_config, write
 from tests.support.refused import refusal
 from train.tokenizer import train_tokenizer
@@ -119,7 +118,7 @@ def test_shards_of_float16_load_as_their_exact_float32_values(copy):
         save_file({k: x.astype(np.float16) for k, x in part.items()}, folder / shard)
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
-    exact = weights(spread(LLAMA_FULL))
+    exact = weights(spread(SHAPES["llama_full"]))
     for path, found in weights(load_decoder(folder)).items():
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, exact[path].astype(np.float16))
@@ -222,37 +221,12 @@ def test_tokenizer_that_is_missing_or_too_large_is_refused(copy):
         assert f"{message} directory" in said
 
 
-@dataclasses.dataclass
-class Marker:
-    """Unpickling one writes a file."""
-
-    path: Path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
-
-
-def test_pickled_weights_are_refused_unopened_with_a_way_to_convert(copy, tmp_path):
-    folder, mark = copy(), tmp_path / "ran"
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Marker(mark)))
-    with pytest.raises(InputError, match=r"pickled weights \(pytorch_model.bin\)") as e:
-        load_checkpoint(str(folder))
-    assert "jaxcontam convert" in e.value.hint
-    assert not mark.exists()
-    pickle.loads((folder / "pytorch_model.bin").read_bytes())
-    assert mark.exists()  # it would have
-
-
 def test_code_that_a_checkpoint_brings_does_not_run(copy, tmp_path):
     folder, mark = copy(), tmp_path / "ran"
     source = f"open({str(mark)!r}, 'w')\nclass Evil: pass\n"
     (folder / "evil_code.py").write_text(source)
-    auto_map = {
-        "AutoConfig": "evil_code.Evil",
-        "AutoModelForCausalLM": "evil_code.Evil",
-        "AutoTokenizer": ["evil_code.Evil", "evil_code.Evil"],
-    }
+    auto_map = dict.fromkeys(("AutoConfig", "AutoModelForCausalLM"), "evil_code.Evil")
+    auto_map["AutoTokenizer"] = ["evil_code.Evil"] * 2
     edit_json(folder / "config.json", auto_map=auto_map)
     edit_json(folder / "tokenizer_config.json", auto_map=auto_map)
     assert_same_weights(load_checkpoint(str(folder)).decoder, spread(LLAMA))
@@ -275,3 +249,70 @@ def test_fingerprint_survives_a_rename_but_no_change(saved, copy, tokenizer):
     assert (first.name, renamed.name) == ("llama", "other")
     assert renamed.fingerprint == others[0].fingerprint == first.fingerprint
     assert len({one.fingerprint for one in (first, *others[1:])}) == 3
+
+
+def test_older_dtype_and_names_of_code_files_are_not_kept(tmp_path):
+    old = {"torch_dtype": "float16", "auto_map": {"AutoConfig": "code.Config"}}
+    raw = raw_config("llama")
+    given = {name: value for name, value in raw.items() if name != "dtype"} | old
+    write(drawn(raw), given, tmp_path)
+    assert read_config_fields(tmp_path) == raw
+
+
+def test_token_ids_of_the_config_stay_beside_a_tokenizer(tokenizer, tmp_path):
+    raw = raw_config("llama", bos_token_id=11)
+    assert tokenizer.bos_token_id != 11
+    write(drawn(raw), raw, tmp_path, tokenizer)
+    assert read_config_fields(tmp_path) == raw
+    assert load_checkpoint(str(tmp_path)).prefix_id == tokenizer.bos_token_id
+
+
+def test_bfloat16_decoder_is_written_as_its_float32_values(tmp_path):
+    raw = raw_config("gpt_neox")
+    decoder = drawn(raw, dtype="bfloat16")
+    kinds = {value.dtype.name for value in weights(decoder).values()}
+    assert kinds == {"bfloat16", "float32"}
+    write(decoder, raw, tmp_path)
+    found = load_file(tmp_path / "model.safetensors").values()
+    assert {value.dtype for value in found} == {np.dtype(np.float32)}
+    assert_same_weights(load_decoder(tmp_path, dtype="bfloat16"), decoder)
+
+
+def test_new_decoder_starts_with_norms_of_scale_one():
+    config = FAMILIES["gemma2"].read_config(raw_config("gemma2"))
+    for offset in (0.0, 1.0):
+        shape = dataclasses.replace(config, norm_offset=offset)
+        found = weights(Decoder(shape, rngs=nnx.Rngs(0)))
+        assert (found["final_norm.scale"] + offset == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("model_type", "change", "message"),
+    [
+        ("llama", {"max_position_embeddings": 64}, "must have the decoder's shape"),
+        ("qwen2", {"model_type": "qwen3"}, "must be of model_type 'qwen2', got 'qwen3"),
+        ("opt", {"model_type": None}, "must be of model_type 'opt', got None"),
+    ],
+)
+def test_fields_of_another_model_are_refused(model_type, change, message, tmp_path):
+    raw = raw_config(model_type)
+    with pytest.raises(ValueError, match=message):
+        save_checkpoint(
+            drawn(raw), None, tmp_path, model_type=model_type, raw_config=raw | change
+        )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "llama", "gemma2"])
+def test_without_fields_a_plain_shape_is_written_or_refused(model_type, tmp_path):
+    decoder = drawn(raw_config(model_type))
+    if FAMILIES[model_type].write_config is None:
+        message = "written only with the config.json fields that the model was read"
+    else:
+        # GPT-2 has no rotation, and a LLaMA no windows.
+        message = f"no {model_type} has this shape"
+        wrong = {"rope_theta": 1e3, "windows": (3, None)}
+        decoder.config = dataclasses.replace(decoder.config, **wrong)
+    with pytest.raises(ValueError, match=message):
+        save_checkpoint(decoder, None, tmp_path, model_type=model_type)
+    assert not list(tmp_path.iterdir())

@@ -1,8 +1,6 @@
 """Laws of the decoder; test_family_parity.py has its numbers."""
 
-import ast
 import dataclasses
-import inspect
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +8,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxcontam.models import attention, delta, layers, rope, self_attention, stacks
-from jaxcontam.models import decoder as decoder_module
 from jaxcontam.models.config import GateClip, LatentShape
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.families import FAMILIES
 from tests.support.decoders import LLAMA_FULL, spread
 
 pytestmark = pytest.mark.unoptimised
@@ -67,14 +62,8 @@ LATENT = LatentShape(d_values=3, rank=5, query_rank=None)
         ({"shared_norm": True}, "shared_norm must be of parallel blocks"),
         ({"parallel": True, "pre_norms": False}, "must have norms before them"),
         ({"parallel": True, "residual_scale": 0.5}, "blocks that are not parallel"),
-        (
-            {"gated": False, "gate_clip": GateClip(limit=7.0, slope=1.0)},
-            "a gated layer",
-        ),
-        (
-            {"rotated_layers": (True,) * 3, "local_rope_theta": 9.0},
-            "must have one base",
-        ),
+        ({"gated": False, "gate_clip": GateClip(limit=7.0, slope=1.0)}, "a gated lay"),
+        ({"rotated_layers": (True,) * 3, "local_rope_theta": 9.0}, "must have one ba"),
         ({"latent": LATENT}, "must be n_heads = 6 where keys are .* vector, got 2"),
         ({"n_dense": 1}, "before blocks with experts, got 1 of 3"),
     ],
@@ -82,16 +71,3 @@ LATENT = LatentShape(d_values=3, rank=5, query_rank=None)
 def test_shapes_that_cannot_be_built_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(LLAMA_FULL, **change)
-
-
-MODULES = (decoder_module, layers, attention, rope, delta, stacks, self_attention)
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_computation_knows_shapes_and_no_family(module):
-    nodes = list(ast.walk(ast.parse(inspect.getsource(module))))
-    names = {node.id for node in nodes if isinstance(node, ast.Name)}
-    names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    words = {node.value for node in nodes if isinstance(node, ast.Constant)}
-    assert not {name for name in names if "family" in name or "model_type" in name}
-    assert not {word for word in words if isinstance(word, str)} & FAMILIES.keys()

@@ -18,14 +18,8 @@ REFUSED = [json.loads(row) for row in ROWS]
 
 # What no default serves. Every default number of key heads divides the heads, and they
 # are as wide as GPT-J's 64 rotated dimensions.
-NEEDED = {
-    "vocab_size",
-    "max_position_embeddings",
-    "n_positions",
-    "attention_types",
-    "num_experts_per_tok",
-    "vocab_size_per_layer_input",
-}
+NEEDED = {"vocab_size", "max_position_embeddings", "n_positions", "attention_types"}
+NEEDED |= {"num_experts_per_tok", "vocab_size_per_layer_input"}
 SIZES = {
     **dict.fromkeys(("num_attention_heads", "num_heads", "n_head"), 32),
     **dict.fromkeys(("hidden_size", "n_embd"), 32 * 64),

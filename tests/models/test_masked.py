@@ -34,17 +34,10 @@ def folder(tmp_path_factory):
         model_max_length=12,
     ).save_pretrained(path)
     torch.manual_seed(0)
-    BertForMaskedLM(
-        BertConfig(
-            vocab_size=len(words),
-            hidden_size=16,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=64,
-            initializer_range=1.0,
-        )
-    ).save_pretrained(path)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 32, "max_position_embeddings": 64}
+    config = BertConfig(vocab_size=len(words), initializer_range=1.0, **sizes)
+    BertForMaskedLM(config).save_pretrained(path)
     return path
 
 

@@ -66,14 +66,12 @@ def test_scores_agree_with_every_switch_and_any_weights(case, seed, tmp_path):
     assert_scores_agree(load_decoder(tmp_path), model)
 
 
+OLD_LINEAR = {"type": "linear", "factor": 2.0}
 OLD_FORMS = {
     "llama, biases, all heads": {"rope_theta": 5e5, "rope_scaling": None},
     "pythia": {"rotary_pct": 0.5, "rotary_emb_base": 700},
     "llama 3": {"rope_theta": 1e4, "rope_scaling": {**LLAMA3_ROPE, "type": "llama3"}},
-    "llama, linear": {
-        "rope_theta": 1e4,
-        "rope_scaling": {"type": "linear", "factor": 2.0},
-    },
+    "llama, linear": {"rope_theta": 1e4, "rope_scaling": OLD_LINEAR},
     "mistral": {"rope_theta": 5e5},
     "qwen2, windows": {"rope_theta": 1e6},
     "qwen3": {"rope_theta": 1e6, "rope_scaling": None},

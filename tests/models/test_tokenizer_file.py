@@ -16,11 +16,7 @@ from tokenizers import (
 
 from jaxcontam.data.encoding import file_tokenizer, plain_tokenizer
 from jaxcontam.errors import InputError
-from jaxcontam.models.checkpoint import (
-    model_fingerprint,
-    read_fast_tokenizer,
-    read_tokenizer,
-)
+from jaxcontam.models import checkpoint
 from jaxcontam.models.families import FAMILIES
 from tests.faults.folders import confined
 from tests.support.family_files import raw_config
@@ -63,12 +59,8 @@ def sentence_piece():
 
 
 def trained(made, alphabet, special):
-    trainer = trainers.BpeTrainer(
-        vocab_size=420,
-        special_tokens=special,
-        initial_alphabet=alphabet,
-        show_progress=False,
-    )
+    flags = {"special_tokens": special, "initial_alphabet": alphabet}
+    trainer = trainers.BpeTrainer(vocab_size=420, show_progress=False, **flags)
     made.train_from_iterator(TEXTS * 9, trainer)
     return made
 
@@ -102,10 +94,10 @@ def test_ids_are_the_files_in_every_family_and_class(tmp_path, model_type, name)
     for kind in ("GPT2Tokenizer", "LlamaTokenizerFast", None):
         fields = {} if kind is None else {"tokenizer_class": kind}
         path = folder(tmp_path / str(kind), made, model_type, **fields)
-        fast = read_fast_tokenizer(path)
+        fast = checkpoint.read_fast_tokenizer(path)
         found = fast(TEXTS, add_special_tokens=False)["input_ids"]
         assert found == [one.ids for one in expected], kind
-        read, prefix_id, eos_id = read_tokenizer(path, {})
+        read, prefix_id, eos_id = checkpoint.read_tokenizer(path, {})
         assert read.to_str() == plain.to_str(), kind
         assert (prefix_id, eos_id) == (1, 2), kind
 
@@ -122,7 +114,7 @@ def test_a_bos_is_added_by_the_file_or_the_flag(tmp_path, writes, flag, first):
             single="<s> $A", special_tokens=[("<s>", 1)]
         )
     fields = {} if flag is None else {"add_bos_token": flag}
-    ids = read_fast_tokenizer(folder(tmp_path, made, **fields)).encode("ab")
+    ids = checkpoint.read_fast_tokenizer(folder(tmp_path, made, **fields)).encode("ab")
     own = made.encode("ab", add_special_tokens=False).ids
     assert ids == ([] if first is None else [first]) + own
 
@@ -147,9 +139,9 @@ def test_a_name_without_an_id_in_the_file_is_none(tmp_path):
     """Transformers gives it an id of its own, a row that no model was trained on."""
     made = TOKENIZERS["cl100k"]
     path = folder(tmp_path, made, bos_token="<|gone|>")
-    fast = read_fast_tokenizer(path)
+    fast = checkpoint.read_fast_tokenizer(path)
     assert fast.bos_token_id is None and fast.eos_token_id == 2
-    plain, prefix_id, _ = read_tokenizer(path, {"bos_token_id": 0})
+    plain, prefix_id, _ = checkpoint.read_tokenizer(path, {"bos_token_id": 0})
     assert prefix_id == 0 and plain.get_vocab() == made.get_vocab()
 
 
@@ -160,7 +152,7 @@ def test_another_split_in_the_file_is_another_model(tmp_path):
         made = Tokenizer.from_str(TOKENIZERS["cl100k"].to_str())
         made.pre_tokenizer = TOKENIZERS[split].pre_tokenizer
         path = folder(save(tmp_path / split), made, tokenizer_class="GPT2Tokenizer")
-        digests.add(model_fingerprint(str(path)))
+        digests.add(checkpoint.model_fingerprint(str(path)))
     assert len(digests) == 2
 
 
@@ -169,7 +161,7 @@ def test_a_file_that_is_none_is_one_line(tmp_path):
     for broken in ("{", "[]", '{"model": {"type": "BPE"}}'):
         (path / "tokenizer.json").write_text(broken)
         with pytest.raises(InputError, match="the tokenizer does not load") as caught:
-            read_fast_tokenizer(path)
+            checkpoint.read_fast_tokenizer(path)
         assert "\n" not in str(caught.value)
 
 
@@ -179,4 +171,4 @@ def test_a_tokenizer_that_takes_too_long_is_left_when_it_is_read(tmp_path, monke
     made.normalizer = normalizers.Replace("a", "b" * (1 << 21))
     path = folder(tmp_path, made, add_bos_token=True)
     with pytest.raises(InputError, match=r"took over 0\.01 s"):
-        read_fast_tokenizer(path)
+        checkpoint.read_fast_tokenizer(path)

@@ -180,54 +180,33 @@ def test_row_spread_by_hand():
     assert row_spread([np.array([-60.0, -60.00001])]) == 0.0
 
 
-def write_items(path, rng, *, n=60, place=None):
-    rows = []
-    for i, item in enumerate(random_items(rng, n=n, sizes=(4, 5))):
-        answer = int(rng.integers(len(item))) if place is None else place
-        rows.append({"question": f"Which {i}?", "choices": item, "answer": answer})
+def test_right_options_in_one_place_ask_for_fix_answer(pulse, tmp_path, capsys):
+    path, rows = tmp_path / "mc.jsonl", []
+    items = random_items(np.random.default_rng(0), n=60, sizes=(4, 5))
+    for i, item in enumerate(items):
+        rows.append({"question": f"Which {i}?", "choices": item, "answer": 1})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
-
-@pytest.fixture
-def audit(pulse, tmp_path, capsys):
-    """Audit a file with `--tests options`; returns the rows and what was printed."""
-
-    def run(path, *flags):
-        out = tmp_path / f"out{len(list(tmp_path.glob('out*')))}"
+    def audit(*flags):
+        out = tmp_path / flags[-1]
         words = ["audit", str(pulse / "model"), str(path), "--out", str(out)]
-        assert main([*words, *flags]) == 0
+        assert main([*words, "--tests", *flags]) == 0
         said = " ".join(capsys.readouterr().out.split())
-        return json.loads((out / "report.json").read_text())["results"], said, out
+        found = json.loads((out / "report.json").read_text())["results"]
+        assert main(["verify", str(out)]) == 0
+        return *found, said
 
-    return run
-
-
-def test_audit_tests_options_beside_the_order_of_the_file(audit, tmp_path):
-    path = write_items(tmp_path / "mc.jsonl", np.random.default_rng(0))
-    (row, other), said, out = audit(path, "--tests", "options,reversal")
+    row, other, said = audit("options,reversal")
     assert (row["method"], row["primary"], row["n_orders"]) == ("options", True, 3)
     assert (row["null"], row["validity"]) == ("exchangeability of options", "exact")
     assert row["n_strata"] + row["n_dropped"] == row["n_examples"] == 60
-    assert [t["name"] for t in row["pretests"]] == [
-        "option_length",
-        "option_alphabet",
-        "answer_place",
-    ]
     assert row["effect_unit"] == "nats per item"
     assert f"{row['n_dropped']} of 60 items were left out" in said
+    assert row["verdict"] == "invalid design" and "--fix-answer" in said
     assert other["method"] == "reversal"
-    assert main(["verify", str(out)]) == 0
-
-
-def test_right_options_in_one_place_ask_for_fix_answer(audit, tmp_path):
-    path = write_items(tmp_path / "mc.jsonl", np.random.default_rng(0), place=1)
-    (row,), said, _ = audit(path, "--tests", "options")
-    assert row["verdict"] == "invalid design"
-    assert "--fix-answer" in said
-    (row,), said, out = audit(path, "--tests", "options", "--fix-answer")
+    row, said = audit("options", "--fix-answer")
     assert row["verdict"] != "invalid design"
     assert row["null"] == "exchangeability of wrong options"
-    with np.load(out / "orders.npz") as archive:
+    with np.load(tmp_path / "--fix-answer/orders.npz") as archive:
         orders_KMS = archive["0/orders"]
     assert set(orders_KMS[..., 1].ravel()) <= {1, -1}

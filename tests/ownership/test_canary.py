@@ -316,14 +316,10 @@ def test_command_makes_asks_and_verifies(tmp_path, capsys):
         assert len(seen) == n_sent, "answers are kept"
     assert "contaminated" in said and "of which the model knows about 50%." in said
     (row,) = json.loads(capsys.readouterr().out)["results"]
-    assert (row["method"], row["n_strata"], row["null"]) == (
-        "canary_chat",
-        12,
-        "designed randomisation",
-    )
+    assert (row["method"], row["n_strata"]) == ("canary_chat", 12)
+    assert row["null"] == "designed randomisation"
     assert main(["verify", str(out)]) == 0
-    page = " ".join((out / "report.html").read_text().split())
-    assert "each value was drawn at random from a recorded seed" in page
+    page = (out / "report.html").read_text()
     assert json.loads(seed.read_text())["seed"] not in page + said
 
 
@@ -335,9 +331,3 @@ def test_question_that_a_local_model_cannot_read_whole_is_refused(files, new_tok
         jaxcontam.keyed_canary(model, *files, new_tokens=new_tokens)
     assert not model.completer.calls
     jaxcontam.keyed_canary(model, *files, new_tokens=63)
-
-
-def test_template_is_read_as_those_of_other_commands_are():
-    (group,) = keyed_groups(SEED, 1)
-    first, *_ = keyed_prompts([group], r"{{Q}}: {question}\nA:")
-    assert first == f"{{Q}}: {group.questions[0]}\nA:"

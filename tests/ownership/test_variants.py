@@ -13,7 +13,7 @@ from jaxcontam.proof.verdict import decide
 from jaxcontam.proof.versions import VersionSet, plan_texts, score_texts
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.orders import draw_places
-from jaxcontam.stats.rows import padded, unpadded
+from jaxcontam.stats.rows import unpadded
 from tests.support.labelled_rows import WORDS, drawn, write_lines
 
 pytestmark = pytest.mark.unoptimised
@@ -130,19 +130,15 @@ def test_equal_versions_are_scored_once(tokenizer):
     assert scored.rows[0][0] == scored.rows[0][2]
 
 
-def test_padding_of_rows_is_undone():
-    rows = [np.array([1.0, 2.0]), np.array([3.0, 4.0, 5.0]), np.array([6.0, 7.0])]
-    for row, found in zip(rows, unpadded(padded(rows)), strict=True):
-        np.testing.assert_array_equal(row, found)
+def test_a_hole_in_padded_rows_is_refused():
     with pytest.raises(ValueError, match="hole"):
         unpadded(np.array([[1.0, np.nan, 2.0]]))
 
 
 def test_rows_are_read_with_any_number_of_rewrites(tmp_path):
     path = tmp_path / "v.jsonl"
-    path.write_text(
-        '{"q": "a", "new": ["b", "c"]}\n{"q": "d", "new": "e"}\n{"q": "f", "new": []}\n'
-    )
+    new = {"a": ["b", "c"], "d": "e", "f": []}
+    write_lines(path, [{"q": text, "new": more} for text, more in new.items()])
     rows, places, n_left_out = load_versions(path, text_field="q", variants_field="new")
     assert rows == [("a", "b", "c"), ("d", "e")]
     assert places == [f"{path}: row 1", f"{path}: row 2"]

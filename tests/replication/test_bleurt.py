@@ -1,6 +1,7 @@
 """A BLEURT folder scores as torch does pair by pair; ids by hand."""
 
 import dataclasses
+import itertools
 import json
 import re
 import shutil
@@ -60,14 +61,6 @@ def torch_model(kind):
     return model.eval()
 
 
-def write_tokenizer(folder):
-    """BERT's, of the few words here."""
-    made = Tokenizer(models.WordPiece(VOCAB, unk_token="[UNK]"))
-    made.normalizer = normalizers.BertNormalizer(lowercase=True)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.save(str(folder / "tokenizer.json"))
-
-
 def ids_of(text):
     """Ids by hand: a plural is a word and its s; [, sep and ] are unknown."""
     found = []
@@ -78,13 +71,20 @@ def ids_of(text):
     return found
 
 
+def kept_by_hand(a, b, room):
+    """Token by token the longer one ends earlier, of two alike the second."""
+    while a + b > room:
+        a, b = (a - 1, b) if a > b else (a, b - 1)
+    return a, b
+
+
 def torch_scores(model, context=CONTEXT):
     """One pair at a time, without padding."""
     scores = []
     for pair in PAIRS:
         a, b = map(ids_of, pair)
-        while len(a) + len(b) > context - 3:
-            (a if len(a) > len(b) else b).pop()
+        cut = kept_by_hand(len(a), len(b), context - 3)
+        a, b = a[: cut[0]], b[: cut[1]]
         tokens = torch.tensor([[2, *a, 3, *b, 3]])
         segments = torch.tensor([[0] * (len(a) + 2) + [1] * (len(b) + 1)])
         with torch.no_grad():
@@ -96,11 +96,14 @@ def torch_scores(model, context=CONTEXT):
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Folders that transformers wrote, and the torch models."""
+    tokenizer = Tokenizer(models.WordPiece(VOCAB, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made = {}
     for kind in ("bert", "rembert"):
         folder, model = tmp_path_factory.mktemp("saved") / kind, torch_model(kind)
         model.save_pretrained(folder)
-        write_tokenizer(folder)
+        tokenizer.save(str(folder / "tokenizer.json"))
         made[kind] = folder, model
     return made
 
@@ -124,8 +127,7 @@ def test_scores_of_a_batch_are_those_of_each_pair_alone(saved, monkeypatch):
     bleurt = Bleurt.load(folder)
     np.testing.assert_allclose(bleurt.scores(PAIRS), expected, **CLOSE)
     one, other = bleurt.scores([PAIRS[1], PAIRS[1][::-1]])
-    assert abs(one - other) > 1e-3
-    assert bleurt.scores([]).shape == (0,)
+    assert abs(one - other) > 1e-3 and bleurt.scores([]).shape == (0,)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match="BLEURT needs torch, which is not") as caught:
         Bleurt.load(folder)
@@ -175,16 +177,8 @@ def test_the_tokenizers_own_limit_cuts_pairs(folders, bert):
 
 
 def test_cut_pairs_are_those_of_the_token_by_token_rule():
-    for first in range(15):
-        for second in range(15):
-            for room in range(15):
-                a, b = first, second
-                while a + b > room:
-                    if a > b:
-                        a -= 1
-                    else:
-                        b -= 1
-                assert kept_tokens(first, second, room) == (a, b)
+    for lengths in itertools.product(range(15), repeat=3):
+        assert kept_tokens(*lengths) == kept_by_hand(*lengths)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Peakedness and first rows by hand, and where published code goes another way."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -19,26 +18,18 @@ from jaxcontam.replication.comparisons import (
 )
 from jaxcontam.scoring.completer import Completion
 from tests.support.completers import Scripted, comparison_inputs
-from tests.support.instances import instance
+from tests.support.instances import edits, instance
 
 WORDS = [f"w{i}" for i in range(400)]
 
 
-def instances(n):
-    return [
-        instance(f"first {i}", " ".join(WORDS[30 * i : 30 * i + 30]), index=3 * i)
-        for i in range(n)
-    ]
-
-
-def prompts(n):
-    return [f"go on: first {i}" for i in range(n)]
+def second(i):
+    return " ".join(WORDS[30 * i : 30 * i + 30])
 
 
 def knows(prompt, temperature, k):
     """Writes the second piece, with one word changed in every other sample."""
-    i = int(prompt.split()[-1])
-    words = WORDS[30 * i : 30 * i + 30]
+    words = second(int(prompt.split()[-1])).split()
     if temperature and k % 2:
         words = [*words[:-1], f"x{k}"]
     return " ".join(words)
@@ -52,32 +43,19 @@ def varies(prompt, temperature, k):
 
 def run(answer, n=4, progress=None, **options):
     completer = Scripted(answer)
-    texts = {"instances": instances(n), "prompts": prompts(n)}
+    texts = {"prompts": [f"go on: first {i}" for i in range(n)]}
+    texts["instances"] = [instance("first", second(i), index=3 * i) for i in range(n)]
     result, rows = cdd(comparison_inputs(completer, **texts | options), progress)
     return result, rows, completer
 
 
-def table_distance(a, b):
-    """Levenshtein's distance by the plain table, its first row and column counted up.
-
-    With zeros there, which one library has, ED("xxxxabc", "abc") would be 0.
-    """
-    table = np.zeros((len(a) + 1, len(b) + 1), int)
-    table[:, 0], table[0] = range(len(a) + 1), range(len(b) + 1)
-    for i in range(len(a)):
-        for j in range(len(b)):
-            table[i + 1, j + 1] = min(
-                table[i, j + 1] + 1, table[i + 1, j] + 1, table[i, j] + (a[i] != b[j])
-            )
-    return int(table[-1, -1])
-
-
 def test_distances_equal_the_plain_table():
+    # With a first row of zeros, which one library has, this would be 0.
     assert token_distances("xxxxabc", ["abc"]) == [4]
     rng = np.random.default_rng(0)
     for _ in range(60):
         a, b = (list(rng.choice(list("abcd"), rng.integers(0, 25))) for _ in range(2))
-        assert token_distances(a, [b]) == [table_distance(a, b)]
+        assert token_distances(a, [b]) == [edits(a, b)]
     # Tokens are counted, not characters: one other word of 20 is within 5 %.
     words = [f"word{i}" for i in range(20)]
     assert peakedness(words, [[*words[:-1], "tokens"]]) == 1.0
@@ -125,6 +103,8 @@ def test_a_model_that_knows_the_data_is_peaked_and_one_that_does_not_is_not():
     assert (unknown.n_found, unknown.rate) == (0, 0.0)
     assert all(row["n_kept"] == row["n_samples"] == 20 for row in rows)
     assert known.verdict is unknown.verdict is None and not known.primary
+    # Thoughts are no part of an answer.
+    assert run(lambda *a: f"<think>{varies(*a)}</think>{knows(*a)}")[0].rate == 1.0
 
 
 def test_ted_takes_from_the_overlap_what_is_known_by_heart():
@@ -168,6 +148,12 @@ def test_answers_that_agree_and_prove_nothing_are_warned_about(text, words):
     assert result.rate == 1.0 and rows[0]["rouge_l_greedy"] == 0.0
     said = f"4 of 4 peaked instances have a greedy answer {words}"
     assert said in result.warnings[0]
+    # What ROUGE cannot read is not measured.
+    other = [instance("first", "кот сидел на ковре")]
+    result, (row,), _ = run(lambda *_: text, n=1, instances=other)
+    assert row["found"] and row["rouge_l_greedy"] is None
+    assert "ROUGE" not in result.finding
+    assert not any("another text" in words for words in result.warnings)
 
 
 def test_refused_requests_are_counted_and_not_judged():
@@ -186,22 +172,6 @@ def test_refused_requests_are_counted_and_not_judged():
     assert everything.finding == "refused" and everything.rate is None
 
 
-def test_thoughts_are_no_part_of_an_answer():
-    def thinks(*asked):
-        return f"<think>{varies(*asked)}</think>\n{knows(asked[0], 0, 0)}"
-
-    assert run(thinks)[0].rate == 1.0
-
-
-def test_overlap_with_a_text_that_rouge_cannot_read_is_not_measured():
-    one = dataclasses.replace(instances(1)[0], second_piece="кот сидел на ковре")
-    result, (row,), _ = run(lambda *_: "кот сидел на ковре " * 6, n=1, instances=(one,))
-    assert row["found"]
-    assert row["rouge_l_greedy"] is None
-    assert "ROUGE" not in result.finding
-    assert not any("another text" in words for words in result.warnings)
-
-
 SENTENCES = [
     "The harbour master counted eleven grey boats before the fog came in",
     "Nobody in the village remembered who had painted the old water tower",
@@ -213,49 +183,40 @@ SENTENCES = [
 NOISE = "A man walks in a park. A woman reads a book. The film was quite good."
 
 
-def benchmark(n=6):
-    rows = tuple(
-        {
-            "premise_text": SENTENCES[i],
-            "verdict": ("supports", "refutes")[i % 2],
-            "uid": f"zq_{1000 + i}",
-        }
-        for i in range(n)
-    )
+def of_rows(*rows):
     return Benchmark("claims", tuple(map(json.dumps, rows)), rows)
 
 
-def ask(answer, data=None, **options):
-    completer = Scripted(answer if callable(answer) else lambda *_: answer)
-    names = {"dataset": "Claims", "split": "dev"}
-    given = comparison_inputs(completer, benchmark=data or benchmark(), **names)
-    result, rows = first_instances(dataclasses.replace(given, **options))
+VERDICTS = ("supports", "refutes")
+CLAIMS = of_rows(
+    *(
+        {"premise_text": text, "verdict": VERDICTS[i % 2], "uid": f"zq_{1000 + i}"}
+        for i, text in enumerate(SENTENCES)
+    )
+)
+
+
+def ask(answer, data=CLAIMS, **options):
+    completer = Scripted(lambda *_: answer)
+    options |= {"dataset": "Claims", "split": "dev", "benchmark": data}
+    result, rows = first_instances(comparison_inputs(completer, **options))
     return result, rows, completer
 
 
 def test_a_model_that_writes_the_file_is_suspected_of_having_read_it():
-    data = benchmark()
-    result, rows, completer = ask("\n".join(data.texts[:5]), max_tokens=99, seed=5)
+    copied = "\n".join(CLAIMS.texts[:5])
+    result, rows, completer = ask(copied, max_tokens=99, seed=5)
     assert (result.finding, result.verdict) == ("copied", "suspected")
     assert (result.n_found, result.n_instances, result.rate) == (5, 5, 1.0)
     assert [row["match"] for row in rows] == ["exact"] * 5
     assert (result.method, result.primary) == ("first_instances", False)
-    assert result.fingerprint == data.fingerprint
+    assert result.fingerprint == CLAIMS.fingerprint
     # One greedy request, that names the split.
     (call,) = completer.calls
     (prompt,) = call["prompts"]
     assert "first 5 instances" in prompt and "dev split of the Claims" in prompt
     assert (call["temperature"], call["max_tokens"], call["seed"]) == (0.0, 99, 5)
     assert not any(sentence in prompt for sentence in SENTENCES)
-
-
-def test_a_model_that_writes_something_else_is_not():
-    # The last one is no more among the first rows.
-    for answer in (NOISE, SENTENCES[5]):
-        result, rows, _ = ask(answer)
-        assert (result.finding, result.verdict) == ("nothing found", "no evidence")
-        assert (result.n_found, result.rate) == (0, 0.0)
-        assert [row["match"] for row in rows] == ["no"] * 5
 
 
 JSON_TEXT = 'Caf\u00e9 owners met on Monday.\nThey chose a new "mayor" of nine streets.'
@@ -270,10 +231,10 @@ def lines(*texts, rows=None):
 @pytest.mark.parametrize(
     ("answer", "data"),
     [
-        (SENTENCES[4], None),
-        (f"1) {SENTENCES[3].upper()}!\n{NOISE}", None),
-        (f"premise | label\n{SENTENCES[0]} | ?", None),
-        (SENTENCES[2].replace(" ", "\n"), None),
+        (SENTENCES[4], CLAIMS),
+        (f"1) {SENTENCES[3].upper()}!\n{NOISE}", CLAIMS),
+        (f"premise | label\n{SENTENCES[0]} | ?", CLAIMS),
+        (SENTENCES[2].replace(" ", "\n"), CLAIMS),
         (f"- {SENTENCES[1]}", lines(*SENTENCES)),
         # JSON with escapes and without, of the same text.
         (json.dumps([JSON_ROW]), lines(json.dumps(JSON_ROW), rows=(JSON_ROW,))),
@@ -284,7 +245,12 @@ def lines(*texts, rows=None):
 )
 def test_one_exact_copy_is_enough_in_any_layout(answer, data):
     assert ask(answer, data)[0].finding == "copied"
-    assert ask(NOISE, data)[0].finding == "nothing found"
+    # The last one is no more among the first rows.
+    for other in (NOISE, SENTENCES[5]):
+        result, rows, _ = ask(other, data)
+        found = result.finding, result.verdict, result.n_found, result.rate
+        assert found == ("nothing found", "no evidence", 0, 0.0)
+        assert {row["match"] for row in rows} == {"no"}
 
 
 def test_two_near_copies_are_enough_and_one_is_suspicious():
@@ -332,8 +298,7 @@ def test_what_looks_like_the_file_is_suspicious(answer, sign):
     ],
 )
 def test_what_anybody_would_guess_is_no_sign(fields, answer):
-    rows = tuple({"text": SENTENCES[i], **fields(i)} for i in range(6))
-    data = Benchmark("set", tuple(map(json.dumps, rows)), rows)
+    data = of_rows(*({"text": SENTENCES[i], **fields(i)} for i in range(6)))
     assert format_signs(data, 5, answer) == ()
     assert ask(answer, data)[0].finding == "nothing found"
 

@@ -1,13 +1,12 @@
 """What a verdict owes to its control, to a reference model, and to sources."""
 
 import dataclasses
-import functools
 import itertools
 from bisect import bisect_right
 
 import numpy as np
 import pytest
-from scipy.stats import binom, binomtest, fisher_exact
+from scipy.stats import binom, binomtest
 
 from jaxcontam.replication.control import (
     Facts,
@@ -18,9 +17,7 @@ from jaxcontam.replication.control import (
     independence_words,
     more_copies,
     share_p,
-    why_no_more,
 )
-from jaxcontam.replication.design import ReplicationDesign, plan_replication
 from jaxcontam.replication.judges import Judged, closeness, is_short
 from jaxcontam.replication.page import replication_sentences
 from jaxcontam.scoring.completer import Completion
@@ -48,7 +45,7 @@ def test_what_cannot_be_compared_leaves_no_verdict():
     assert row.p_control == pytest.approx(1 / 11)
     # Without copies there is nothing to compare.
     assert result(["no"] * 10, control=Judged(labels=("no",))).verdict == "no evidence"
-    full = result(["exact"] * 10, control=Judged(labels=("exact",) * 10))
+    full = result(["near"] * 10, control=Judged(labels=("exact",) * 10))
     assert (full.verdict, full.n_needed) == ("no evidence", None)
     one = result(labels_of(1), control=Judged(labels=("no",) * 50))
     assert (one.verdict, one.n_needed) == ("no evidence", 10)
@@ -66,14 +63,10 @@ def labels_of(n_copies, n=50):
 
 def beside(own, control, *, closer=0.0):
     """Copies of model and reference among 50 each, the reference's the last ones."""
-    return result(
-        labels_of(own[0]),
-        control=Judged(labels=labels_of(control[0])),
-        reference=(
-            *(Judged(labels=labels_of(n)[::-1]) for n in (own[1], control[1])),
-            (closer,) * 50,
-        ),
-    )
+    theirs = (Judged(labels=labels_of(n)[::-1]) for n in (own[1], control[1]))
+    control = Judged(labels=labels_of(control[0]))
+    reference = (*theirs, (closer,) * 50)
+    return result(labels_of(own[0]), control=control, reference=reference)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +88,7 @@ def test_copies_without_a_reference_are_suspected_and_no_more(
     alone = result(labels_of(n_copies))
     assert (alone.verdict, alone.reason) == ("suspected", "no control")
     assert row.meets_rule and alone.meets_rule
+    assert row.p_control_barnard <= row.p_control
 
 
 @pytest.mark.parametrize(
@@ -103,7 +97,6 @@ def test_copies_without_a_reference_are_suspected_and_no_more(
         # (10 / 11)^32 is below 0.05, and (10 / 11)^31 is not.
         ((32, 0), (0, 0), 0, None),
         ((31, 0), (0, 0), 0, "reference may share it"),
-        ((10, 0), (0, 0), 0, "reference may share it"),
         ((9, 0), (0, 0), 0, "weak"),
         # Eight against one of the control have p = 0.03.
         ((30, 8), (0, 1), 0, "reference copies it"),
@@ -112,6 +105,7 @@ def test_copies_without_a_reference_are_suspected_and_no_more(
         ((36, 3), (0, 0), 0, "reference may share it"),
         ((45, 0), (5, 5), 0, None),
         ((45, 1), (1, 0), 0, "reference may share it"),
+        ((45, 0), (22, 0), 0, "reference too close"),
         ((40, 0), (0, 0), 0.1, "reference reads less"),
         ((40, 0), (0, 0), -0.1, None),
     ],
@@ -119,41 +113,33 @@ def test_copies_without_a_reference_are_suspected_and_no_more(
 def test_contaminated_asks_a_reference_that_reads_as_well_and_copies_next_to_nothing(
     own, control, closer, reason
 ):
-    row = beside(own, control, closer=closer)
+    row = dataclasses.replace(beside(own, control, closer=closer), primary=True)
     assert row.reason == reason
     assert row.verdict == ("contaminated" if reason is None else "suspected")
-    assert (row.reference.p_share <= 0.05) == (
-        reason in (None, "reference reads less", "reference too close")
-    )
+    is_share = reason in (None, "reference reads less", "reference too close")
+    assert (row.reference.p_share <= 0.05) == is_share
     # What the control must be stands there whatever the verdict is.
-    said = " ".join(
-        replication_sentences([dataclasses.replace(row, primary=True)], WORDS)
-    )
+    said = " ".join(replication_sentences([row], WORDS))
     assert "as easy to guess as the benchmark" in said
 
 
 @pytest.mark.parametrize(("own", "control"), [((13, 4), (1, 1)), ((9, 2), (4, 3))])
 def test_excess_is_the_tail_of_a_fair_coin_over_what_the_models_differ_on(own, control):
+    """The reference's copies are on other instances, so all of them differ."""
     found = beside(own, control).reference
-    # The reference's copies are on other instances, so all of them differ.
     n, in_favour = sum(own) + sum(control), own[0] + control[1]
     assert found.p_excess == pytest.approx(binom.sf(in_favour - 1, n, 0.5))
-    table = [[own[1], control[1]], [50 - own[1], 50 - control[1]]]
-    expected = fisher_exact(table, alternative="greater").pvalue
+    expected = rate_test(own[1], 50, control[1], 50).fisher
     assert found.p_value == pytest.approx(expected)
 
 
 def test_instances_that_one_model_did_not_answer_are_compared_with_none():
-    row = result(
-        labels_of(40),
-        control=Judged(labels=(None, *("no",) * 49)),
-        reference=(
-            Judged(labels=(None,) * 35 + ("no",) * 15, n_refused=35),
-            Judged(labels=(*("no",) * 49, None)),
-            # Closer where one of them did not answer.
-            (1.0, *(0.0,) * 48, 1.0),
-        ),
-    )
+    refused = Judged(labels=(None,) * 35 + ("no",) * 15, n_refused=35)
+    theirs = Judged(labels=(*("no",) * 49, None))
+    # Closer where one of them did not answer.
+    closer = (1.0, *(0.0,) * 48, 1.0)
+    control = Judged(labels=(None, *("no",) * 49))
+    row = result(labels_of(40), control=control, reference=(refused, theirs, closer))
     found = row.reference
     assert (found.n_instances, found.n_control, found.n_refused) == (15, 48, 35)
     assert found.p_excess == pytest.approx(0.5**5)
@@ -166,6 +152,7 @@ def test_instances_that_one_model_did_not_answer_are_compared_with_none():
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_just_that_share_is_rejected_no_oftener_than_the_level(n, share):
     """All counts, drawn apart, the other's among the first's, or never of one text."""
+    assert share_p(0, 0, share=share) == 1.0
     counts = np.arange(n + 1)
     # p rises with the other's count.
     low = counts < [
@@ -183,19 +170,10 @@ def test_just_that_share_is_rejected_no_oftener_than_the_level(n, share):
         assert (never_one * low).sum() <= 0.05
 
 
-def test_share_of_nothing_is_not_known():
-    assert share_p(0, 0, share=0.1) == 1.0
-    found = binomtest(3, 63, 0.1 / 1.1, alternative="less").pvalue
-    assert share_p(60, 3, share=0.1) == pytest.approx(found)
-
-
 def test_sources_count_once_beside_a_reference():
+    names = [[f"{side}{i // 5}" for i in range(200)] for side in range(2)]
     own, other = (
-        Side(
-            copies=[is_copy] * 200,
-            reference=[False] * 200,
-            groups=[f"{is_copy}{i // 5}" for i in range(200)],
-        )
+        Side(copies=[is_copy] * 200, reference=[False] * 200, groups=names[is_copy])
         for is_copy in (True, False)
     )
     found = beside_reference(own, other, closer=[0.0] * 200, n_refused=0, seed=0)
@@ -204,19 +182,6 @@ def test_sources_count_once_beside_a_reference():
 
 def grouped(copies, names):
     return Side(copies=[bool(x) for x in copies], groups=[str(x) for x in names])
-
-
-def test_one_source_for_all_is_fishers_test_and_so_is_one_for_each_by_draws():
-    own, theirs = [1, 1, 1, 0, 1], [0, 1, 0, 1, 0]
-    alone = more_copies(Side(copies=own), Side(copies=theirs), seed=0)
-    expected = fisher_exact([[4, 2], [1, 3]], alternative="greater").pvalue
-    assert alone.p_value == pytest.approx(expected)
-    one = grouped(own, "x" * 5), grouped(theirs, "x" * 5)
-    each = grouped(own, range(5)), grouped(theirs, range(5, 10))
-    assert more_copies(*one, seed=0).p_value == alone.p_value
-    # 4 standard errors of 9,999 draws, and the added one.
-    error = 4 * np.sqrt(0.25 / 9999) + 1e-4
-    assert more_copies(*each, seed=0).p_value == pytest.approx(alone.p_value, abs=error)
 
 
 def exchanges(own, theirs):
@@ -254,6 +219,9 @@ def gap(copies, side):
         # Nothing of its size to change places with, so that all choices are known.
         (grouped([1, 1, 1, 0, 1], "aaabw"), grouped([0, 1, 0, 1, 0], "aaabb")),
         (grouped([1, 1, 0, 1, 1, 1], "abxxyy"), grouped([0, 1, 0, 0, 1, 0], "cccxyy")),
+        # One source of all, and one of each.
+        (grouped([1, 1, 1, 0, 1], "xxxxx"), grouped([0, 1, 0, 1, 0], "xxxxx")),
+        (grouped([1, 1, 1, 0, 1], "abcde"), grouped([0, 1, 0, 1, 0], "fghij")),
     ],
 )
 def test_whole_sources_change_sides_beside_those_of_both(own, theirs):
@@ -271,13 +239,9 @@ def test_whole_sources_change_sides_beside_those_of_both(own, theirs):
 
 def test_five_sources_a_side_are_never_more_than_suspected():
     names = [f"s{i // 10}" for i in range(100)]
-    row = result(
-        ["exact"] * 50,
-        control=Judged(labels=("no",) * 50),
-        facts=Facts(groups=names[:50]),
-        control_facts=Facts(groups=names[50:]),
-        group_field="book",
-    )
+    sources = {"facts": Facts(groups=names[:50]), "group_field": "book"}
+    sources["control_facts"] = Facts(groups=names[50:])
+    row = result(["exact"] * 50, control=Judged(labels=("no",) * 50), **sources)
     assert (row.n_groups, row.reason) == (10, "weak")
     assert 0.001 < row.p_control == row.p_control_floor < 0.01
     assert (row.p_control_barnard, row.n_needed) == (None, None)
@@ -289,49 +253,6 @@ def test_what_is_left_out_counts_on_neither_side():
     row = result(labels_of(20), control=control, facts=facts, control_facts=facts)
     assert (row.n_instances, row.n_exact, row.n_repeats) == (40, 10, 10)
     assert (row.n_control, row.control_copies, row.n_control_repeats) == (40, 0, 10)
-
-
-@functools.cache
-def verdicts(counts):
-    """Whether 0.001 beside the control accuses, and whether the rule does.
-
-    Of the 50 instances of each side the counts are those that both models copy, the
-    model alone, and the reference alone.
-    """
-    sides = []
-    for both, own, other in counts:
-        rest = 50 - both - own - other
-        copies = np.repeat(
-            [[1, 1], [1, 0], [0, 1], [0, 0]], [both, own, other, rest], 0
-        )
-        model, reference = copies.T.astype(bool).tolist()
-        sides.append(Side(copies=model, reference=reference))
-    tested = more_copies(*sides, seed=0)
-    if tested.p_value > 0.001:
-        return False, False
-    compared = beside_reference(*sides, closer=[0.0] * 50, n_refused=0, seed=0)
-    return True, why_no_more(tested, compared) is None
-
-
-@pytest.mark.parametrize(
-    ("rates", "accused"),
-    [((0.2, 0.05), 0.14), ((0.3, 0.05), 0.55), ((0.3, 0.1), 0.22), ((0.1, 0.1), 0.0)],
-)
-def test_a_reference_that_guesses_alike_keeps_the_level(rates, accused):
-    """A clean model beside a control that is harder to guess, or is not."""
-    rng = np.random.default_rng(0)
-    found = []
-    for _ in range(n := 1000):
-        counts = []
-        for rate in rates:
-            model, reference = rng.random((2, 50)) < rate
-            pairs = model & reference, model & ~reference, reference & ~model
-            counts.append(tuple(int(pair.sum()) for pair in pairs))
-        found.append(verdicts(tuple(counts)))
-    before, after = np.sum(found, axis=0)
-    # 5 standard errors of the share that the control alone accuses.
-    assert before / n == pytest.approx(accused, abs=5 * np.sqrt(0.25 / n))
-    assert binom.sf(after - 1, n, 0.001) > 0.01
 
 
 def test_a_completion_is_close_by_its_content_words():
@@ -365,33 +286,6 @@ def test_copies_of_one_or_two_words_do_not_decide():
     assert {text: is_short(instance("So", text)) for text in lengths} == lengths
 
 
-def test_distinct_texts_of_a_small_and_a_large_file_are_drawn_alike(tmp_path):
-    """Of two draws of one source the smaller has more of what is frequent.
-
-    A model knows what is frequent on the web by heart: Fisher's test of how much of it
-    is drawn, 50 against 50. Of distinct texts it is below .05 in nine of ten pairs.
-    """
-    weights = 1 / np.arange(1, 20_001) ** 0.7
-    n, low = 40, 0
-    for seed in range(n):
-        rng = np.random.default_rng(seed)
-        paths = [tmp_path / f"{name}{seed}.txt" for name in ("benchmark", "control")]
-        for path, size in zip(paths, (200, 5_000), strict=True):
-            rows = rng.choice(len(weights), size, p=weights / weights.sum())
-            path.write_text("".join(f"text {i} of the source\n" for i in rows))
-        design = ReplicationDesign(task="plain", control=paths[1], k=50)
-        known = [
-            sum(
-                int(f"{one.first_piece} {one.second_piece}".split()[1]) < 400
-                for one in arm.instances
-            )
-            for arm in plan_replication(paths[0], design).arms
-        ]
-        low += fisher_exact([[k, 50 - k] for k in known], "greater").pvalue <= 0.05
-    # 3.3 standard errors of .05 at n = 40.
-    assert low / n <= 0.05 + 3.3 * np.sqrt(0.05 * 0.95 / n)
-
-
 @pytest.mark.parametrize(
     ("n_exact", "n_near", "expected"),
     [(0, 0, False), (0, 1, False), (0, 2, True), (1, 0, True), (3, 5, True)],
@@ -417,13 +311,3 @@ def test_mistakes_alone_reach_the_rule_no_more_often_in_larger_samples():
         fewest = fewest_near(n)
         assert binom.sf(fewest - 1, n, 0.04) <= reached
         assert fewest == 2 or binom.sf(fewest - 2, n, 0.04) > reached, "no stricter"
-
-
-def test_a_control_with_as_many_copies_takes_the_verdict_back():
-    labels = ["near"] * 5 + ["no"] * 45
-    same = result(labels, control=Judged(labels=tuple(labels)))
-    assert same.verdict == "no evidence" and same.p_control > 0.5
-    none = result(labels, control=Judged(labels=("no",) * 50))
-    assert none.verdict == "suspected"
-    assert (none.n_control, none.control_copies) == (50, 0)
-    assert none.p_control_barnard <= none.p_control <= 0.05

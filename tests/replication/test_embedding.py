@@ -1,13 +1,11 @@
-"""Embeddings of texts, and samples of texts with a journal."""
+"""Embeddings of texts, and the cosine that they give."""
 
 import jax
 import numpy as np
 import pytest
 
-from jaxcontam.data.journal import Journal
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.replication.bleurt import embedding_measure, text_embeddings
-from jaxcontam.scoring.completions import LocalCompleter
 from tests.support.unlearning_models import BOS, CONTEXT, fresh_decoder, word_tokenizer
 
 pytestmark = pytest.mark.unoptimised
@@ -15,18 +13,11 @@ pytestmark = pytest.mark.unoptimised
 TEXTS = ["beno bist", "", "ka keno kor kist kun la leno", "beno bist"]
 
 
-@pytest.fixture(scope="module")
-def checkpoint():
-    return Checkpoint(
-        name="tiny",
-        decoder=fresh_decoder(3),
-        tokenizer=word_tokenizer(),
-        prefix_id=BOS,
-        fingerprint="sha256:tiny",
-    )
+def test_an_embedding_is_the_mean_hidden_state_of_length_one():
+    model = {"decoder": fresh_decoder(3), "tokenizer": word_tokenizer()}
+    model |= {"name": "tiny", "prefix_id": BOS, "fingerprint": "sha256:tiny"}
+    checkpoint = Checkpoint(**model)
 
-
-def test_an_embedding_is_the_mean_hidden_state_of_length_one(checkpoint):
     def ids_of(text):
         return checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
 
@@ -44,33 +35,12 @@ def test_an_embedding_is_the_mean_hidden_state_of_length_one(checkpoint):
         np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-5)
     assert found[0] @ found[3] == pytest.approx(1.0, abs=1e-5)
     assert np.linalg.norm(cut) == pytest.approx(1.0, abs=1e-5)
-
-
-def test_overlap_is_the_cosine_of_mean_states(checkpoint):
+    # An overlap is the cosine of two texts.
     measure = embedding_measure(checkpoint)
-    pairs = [("beno bist", "beno bist"), ("beno bist", "ka keno"), ("ka", "")]
+    pairs = [(TEXTS[0], TEXTS[3]), (TEXTS[0], TEXTS[2]), ("ka", "")]
     same, other, empty = measure.score(pairs)
     assert same == pytest.approx(1.0, abs=1e-6) and empty == 0
-    a, b, *_ = text_embeddings(checkpoint, ["beno bist", "ka keno", "ka"])
     # Float32 vectors, multiplied in another order.
-    assert other == pytest.approx(float(a @ b), abs=1e-6)
+    assert other == pytest.approx(float(found[0] @ found[2]), abs=1e-6)
     assert measure.score([]).shape == (0,)
     assert measure.note == "The embedding cosine is measured by tiny tiny"
-
-
-def completed(checkpoint, prompts, path):
-    model = LocalCompleter(checkpoint=checkpoint, journal=Journal(path))
-    return model.complete(prompts, max_tokens=5, temperature=1.0, n_samples=2)
-
-
-def test_a_prompt_that_is_finished_is_not_sampled_again(checkpoint, tmp_path):
-    path = tmp_path / "j.jsonl"
-    prompts = ["beno bist", "ka keno", "beno bist"]
-    first = completed(checkpoint, prompts, path)
-    assert first[0] == first[2] != first[1]
-    # One line a distinct prompt.
-    assert path.read_bytes().count(b"\n") == 2
-    written = path.read_bytes()
-    again = completed(checkpoint, prompts[::-1], path)
-    assert again == first[::-1]
-    assert path.read_bytes() == written

@@ -1,6 +1,7 @@
 """What is hidden, words, options or files, and what it is compared with."""
 
 import dataclasses
+import itertools
 import json
 
 import numpy as np
@@ -81,8 +82,8 @@ def test_the_question_of_a_pair_is_masked_and_else_the_whole_text():
     _, rows = ask_words(
         [pair, instance("or so it is", "elephants", index=7)], completer
     )
-    found = [(row["index"], row["hidden"]) for row in rows]
-    assert found[1] == (7, "elephants") and found[0][0] == 4
+    assert [row["index"] for row in rows] == [4, 7]
+    assert rows[1]["hidden"] == "elephants"
     first, second = completer.calls[0]["prompts"]
     assert "danced" not in first and MASK in first
     assert f"Text: or so it is {MASK}\n" in second
@@ -117,10 +118,9 @@ def test_the_rate_by_chance_is_that_of_all_pairs_of_answers():
     rng = np.random.default_rng(0)
     hidden = list(rng.choice(["Yes", "B. no", "a b", "no"], 30))
     given = [readings(str(one)) for one in rng.choice(["no", '"a b"', "B. no"], 30)]
-    pairs = [
-        is_answer(hidden[j], given[i]) for i in range(30) for j in range(30) if i != j
-    ]
-    assert rate_by_chance(hidden, given) == pytest.approx(np.mean(pairs))
+    pairs = itertools.permutations(range(30), 2)
+    expected = np.mean([is_answer(hidden[j], given[i]) for i, j in pairs])
+    assert rate_by_chance(hidden, given) == pytest.approx(expected)
 
 
 def test_the_answer_is_compared_with_the_hidden_option_not_with_the_right_one():
@@ -134,9 +134,7 @@ def test_the_answer_is_compared_with_the_hidden_option_not_with_the_right_one():
     assert (right_one.n_found, hidden_one.n_found) == (0, 1)
     assert (row["hidden"], row["index"]) == (OPTIONS[place], 0)
     (prompt,) = completer.calls[0]["prompts"]
-    assert [option not in prompt for option in OPTIONS] == [
-        i == place for i in range(4)
-    ]
+    assert [one for one in OPTIONS if one not in prompt] == [OPTIONS[place]]
     assert "Quiz" in prompt and "test split" in prompt
 
 
@@ -151,6 +149,8 @@ def test_the_answer_is_compared_with_the_hidden_option_not_with_the_right_one():
         (("a red fox", "the big old dog here", "the big old cat here"), 0),
         (("a red fox", "A red fox.", "7"), 0),
         ((f"the {MASK}", *OPTIONS[1:]), 1),
+        # Words of other letters count as well.
+        (("пёс", "кот сидел на белом ковре", "кот сидел на чёрном ковре"), 0),
     ],
 )
 def test_options_that_anybody_would_guess_are_not_hidden(options, answer):
@@ -158,9 +158,7 @@ def test_options_that_anybody_would_guess_are_not_hidden(options, answer):
     for right in range(4):
         places = {hidden_option(item(answer=right), seed=s) for s in range(60)}
         assert places == set(range(4)) - {right}
-
-
-def test_an_item_in_json_keeps_the_quotes_round_its_mask():
+    # An item in JSON keeps the quotes round its mask.
     row = {"q": "What barks?", "choices": ["a fox", "tea", "a clock"], "answer": 0}
     benchmark = Benchmark("quiz", (json.dumps(row),), (row,))
     completer = Scripted(lambda *_: "x")
@@ -171,17 +169,17 @@ def test_an_item_in_json_keeps_the_quotes_round_its_mask():
 
 
 def test_what_is_left_out_is_counted_and_nothing_to_hide_is_refused():
-    items = [item(1), item(2, options=OPTIONS[:2]), item(3)]
+    items = [item(options=o) for o in (OPTIONS, OPTIONS[:2], ("пёс", "чай", "часы"))]
     result, rows = ask_options(items, Scripted(lambda *_: "x"))
     assert result.n_instances == len(rows) == 2
     assert "1 of 3 items have nothing to hide" in result.warnings[0]
+    # ROUGE reads Latin letters alone.
+    assert [row["rouge_l"] for row in rows] == [0.0, None]
     with pytest.raises(InputError, match="no item of 1 has anything to hide"):
         ask_options([item(answer=None)], Scripted(lambda *_: ""))
     with pytest.raises(InputError, match="no text of 1 has anything to hide"):
         ask_words([instance("it is so", "")], Scripted(lambda *_: ""))
-
-
-def test_refused_requests_are_no_wrong_answers():
+    # Refused requests are no wrong answers.
     refused = Completion(text="", refused="filtered")
     answers = iter([refused, OPTIONS[0]])
     items = [item(1, answer=3), item(2, answer=3)]
@@ -192,21 +190,10 @@ def test_refused_requests_are_no_wrong_answers():
     assert every.rate is None and every.finding == "refused"
 
 
-def test_options_in_other_letters_are_compared_by_their_own_words():
-    alike = ("пёс", "кот сидел на белом ковре", "кот сидел на чёрном ковре")
-    assert hidden_option(item(answer=0, options=alike), seed=0) is None
-    apart = item(answer=0, options=("пёс", "зелёный чай", "старые часы"))
-    place = hidden_option(apart, seed=0)
-    result, (row,) = ask_options([apart], Scripted(lambda *_: apart.options[place]))
-    assert row["found"] and row["rouge_l"] is None
-    assert "ROUGE" not in result.finding
-
-
 @pytest.mark.parametrize(
     "answer",
     [
         "some green tea",
-        "Some green tea.",
         "B. some green tea",
         "(B) some green tea",
         "Option B: Some  green tea",
@@ -222,6 +209,7 @@ def test_the_same_answer_is_read_however_it_is_dressed(answer):
     assert is_answer("some green tea", readings(answer))
     for other in ("", "tea", "B", "green tea or an old clock", "<think>"):
         assert not is_answer("some green tea", readings(other))
+    assert is_answer("зелёный чай", readings("Зелёный чай."))
 
 
 def patch_of(*files):
@@ -232,13 +220,10 @@ def patch_of(*files):
 
 
 def rows_of(n, folder, repo="a/b"):
+    told = [(f"{folder} {i}: it fails", f"{folder}/part_{i}.py") for i in range(n)]
     return [
-        {
-            "repo": repo,
-            "problem_statement": f"{folder} {i}: it fails",
-            "patch": patch_of(f"{folder}/part_{i}.py"),
-        }
-        for i in range(n)
+        {"repo": repo, "problem_statement": text, "patch": patch_of(file)}
+        for text, file in told
     ]
 
 
@@ -308,28 +293,21 @@ def test_files_known_by_heart_are_told_from_those_of_a_control(tmp_path):
 )
 def test_repositories_change_sides_whole(tmp_path, n_each, p_value, verdict):
     """All files of the benchmark's repositories are named, none of the control's."""
-    issues, control = (
-        issues_of(
-            tmp_path,
-            [one for i in range(n_each) for one in rows_of(8, f"{s}{i}", f"{s}/{i}")],
-        )
-        for s in ("src", "new")
-    )
-    known = {one.text: one.file for one in issues}
-    found, _ = probe(issues, control, lambda text: known.get(text, "src/other.py"))
+    sides = []
+    for s in ("src", "new"):
+        rows = [rows_of(8, f"{s}{i}", f"{s}/{i}") for i in range(n_each)]
+        sides.append(issues_of(tmp_path, itertools.chain(*rows)))
+    known = {one.text: one.file for one in sides[0]}
+    found, _ = probe(*sides, lambda text: known.get(text, "src/other.py"))
     # Choices of repositories: 4 standard errors of 9,999 draws.
     error = 4 * (p_value / 9999) ** 0.5 + 1e-4
     assert found.p_control == pytest.approx(p_value, abs=error)
     assert found.verdict == verdict
-    unnamed = (
-        [dataclasses.replace(one, repository="") for one in side]
-        for side in (issues, control)
-    )
+    assert not any("issues as independent" in words for words in found.warnings)
+    unnamed = [[dataclasses.replace(i, repository="") for i in side] for side in sides]
     alone, _ = probe(*unnamed, lambda text: known.get(text, "src/other.py"))
     assert alone.p_control < 1e-6
-    for one, said in ((found, False), (alone, True)):
-        words = "takes issues as independent"
-        assert any(words in warning for warning in one.warnings) == said
+    assert any("takes issues as independent" in words for words in alone.warnings)
 
 
 @pytest.mark.parametrize(
@@ -371,9 +349,9 @@ def test_call_asks_for_the_files_of_both_sides_but_for_issues_of_both(tmp_path):
     assert len(asked) == 20 and not any("both" in text for text in asked)
     info = dict.fromkeys(("n_parameters", "context"))
     info |= dict.fromkeys(("name", "fingerprint", "dtype", "precision"), "m")
+    info = {"info": ModelInfo(**info), "name": "m"}
     model = Scripted(lambda prompt, *_: "src/part_3.py")
-    model = PromptedModel(name="m", completer=model, info=ModelInfo(**info))
-    found = ask(plan, model)
+    found = ask(plan, PromptedModel(completer=model, **info))
     (row,) = found.comparisons
     assert (row.method, row.n_instances, row.n_control) == ("file_path", 10, 10)
     assert row.n_found <= 1 and row.n_control_found == 0 and (row.p_control or 0) >= 0.5

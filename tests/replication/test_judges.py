@@ -18,12 +18,12 @@ from jaxcontam.replication.judges import (
     judge_llm,
     judge_local,
     judge_pair,
-    judge_prompt,
     near_score,
     parse_judgement,
 )
 from jaxcontam.replication.judging import CONTROL, PARTITION, Arm, Partition
 from jaxcontam.scoring.completer import Completion
+from tests.support.completers import Scripted
 from tests.support.instances import instance, judged
 
 LONG = "the old mill by the river was sold to a painter"
@@ -40,10 +40,10 @@ def mill(second=LONG, first="In spring", cut="inside"):
         (LONG, "  The OLD mill, by the river: was sold to a painter!\n", "exact"),
         (LONG, LONG + " who had come from far away and stayed for years", "exact"),
         (LONG, "the old mill by the river was sold to an artist", "near"),
-        (LONG, "the old mill by the river was sold", "near"),
         (LONG, "the old mill", "near"),
         (LONG, "the old", "no"),
-        (LONG, "a painter went to the town in spring", "no"),
+        (LONG, f"I remember that one well, and it went {LONG}, I believe", "exact"),
+        ("the old mill", f"I remember that one, and it went {LONG}, I believe", "no"),
         (LONG, "", "no"),
         ("", LONG, "no"),
         ("...", "!!!", "no"),
@@ -97,13 +97,13 @@ def test_scores_of_meaning_find_copies_in_other_words():
 
 
 def test_local_judge_counts_refusals_and_leaves_a_repeated_beginning_out():
-    done = [
-        Completion(text=f"In spring {LONG}"),
-        Completion(text="", refused="filtered"),
-        Completion(text=""),
-    ]
+    done = [Completion(text=text) for text in (f"In spring {LONG}", "", "")]
+    done[1] = Completion(text="", refused="filtered")
     found = judge_local([mill()] * 3, done)
     assert found == Judged(labels=("exact", None, "no"), n_refused=1)
+    # Nor do the words of the first piece count twice.
+    case = mill("the old mill by the river was sold", LONG)
+    assert judge_local([case], [Completion(text=LONG)]).labels == ("no",)
     scores = np.array([np.nan, 0.9, 0.9])
     assert judge_local([mill()] * 3, done, bleurt=scores) == found
 
@@ -117,13 +117,11 @@ FIRST = "Nobody in the village knew why"
         f"{FIRST} {LONG}",
         f'"{FIRST.upper()}  {LONG}"',
         f"Beginning: {FIRST}\nRest: {LONG}",
-        f"{FIRST.replace(' in', '  in')}, {LONG}",
         f"Here is the rest of the instance:\n\n{LONG}",
         f'Sure! The rest of it reads: "{LONG}"',
         f"**Rest of the instance:** {LONG}",
         f"<think>What was it? The mill.</think>{LONG}",
         f"The user wants the mill.</think>\n{FIRST} {LONG}",
-        f"Rest: {LONG}",
         f"\nSentence 2:\n{LONG}",
     ],
 )
@@ -133,25 +131,15 @@ def test_a_copy_is_one_whatever_a_chat_model_says_around_it(said, n_words):
     case = mill(short, FIRST)
     done = [Completion(text=said.replace(LONG, short))]
     assert judge_local([case], done).labels == ("exact",)
-    judge = Answers([Completion(text="No")])
+    judge = Scripted(lambda *_: "No")
     judge_llm(judge, [case], done)
-    assert "think" not in judge.asked[0].split("Now this one")[1]
-    assert FIRST not in judge.asked[0]
-
-
-def test_a_long_reference_is_found_behind_other_words_and_a_short_one_is_not():
-    said = "I remember that one well, and it went " + LONG + ", I believe"
-    assert judge_pair(LONG, said) == "exact"
-    assert judge_pair("the old mill", said) == "no"
-    # The words of the first piece do not count twice.
-    case = mill("the old mill by the river was sold", LONG)
-    assert judge_local([case], [Completion(text=LONG)]).labels == ("no",)
+    ((prompt,),) = (call["prompts"] for call in judge.calls)
+    assert "think" not in prompt.split("Now this one")[1] and FIRST not in prompt
 
 
 def test_what_is_copied_without_having_been_seen_is_warned_of():
     easy, hard = mill("Paris", "The capital of France?", "pair"), mill()
-    (warning,) = instance_warnings([easy, hard])
-    assert "1 of 2 references have fewer than 3 words" in warning
+    assert "1 of 2 references have fewer" in instance_warnings([easy, hard])[0]
     alike = mill("the cat is on the mat", "the cat is on the mat today", "pair")
     apart = mill("it rains a lot here", "the cat is on the mat", "pair")
     assert "in 1 of 2 pairs" in instance_warnings([alike, apart])[0]
@@ -165,13 +153,9 @@ def test_what_is_copied_without_having_been_seen_is_warned_of():
         ("Yes (exact match)", "exact"),
         ("Yes (near-exact match)", "near"),
         ("No", "no"),
-        ("no.", "no"),
         ("**Yes (Near-Exact Match)**", "near"),
         ('Answer: "Yes (exact match)"', "exact"),
-        ("Answer: No", "no"),
         ("The answer is somewhere below\nFinal answer: Yes, near exact match.", "near"),
-        ("Yes - exact match", "exact"),
-        ("Exact match", "exact"),
         ("Near-exact match", "near"),
         ("yes", "near"),
         ("> Yes (near\u2011exact match)", "near"),
@@ -183,8 +167,6 @@ def test_what_is_copied_without_having_been_seen_is_warned_of():
         ("Exact match: No\nNear-exact match: Yes", None),
         ("Not an exact match.", None),
         ("Yesterday", None),
-        ("Nothing can be said", None),
-        ("I cannot judge this.", None),
         ("", None),
         ("It is hard.\nNo\nYes (exact match)", "exact"),
     ],
@@ -193,45 +175,21 @@ def test_answers_are_read_as_models_write_them(answer, expected):
     assert parse_judgement(answer) == expected
 
 
-def test_the_prompt_ends_with_the_pair_as_it_is():
-    head, tail = judge_prompt("R{candidate}", "  C{reference} ").split("Now this one")
-    assert tail == "\nReference: R{candidate}\nCandidate: C{reference}\nAnswer:"
-    assert "{" not in head
-
-
-@dataclasses.dataclass
-class Answers:
-    """A completer that answers from a list and remembers what it was asked."""
-
-    said: list
-    name: str = "judge"
-    asked: list = dataclasses.field(default_factory=list)
-
-    def complete(self, prompts, **options):
-        self.asked += prompts
-        self.options = options
-        return [(one,) for one in self.said]
-
-
 def test_model_judge_counts_what_it_cannot_read():
-    judge = Answers(
-        [
-            Completion(text="Yes (exact match)"),
-            Completion(text="I am not sure"),
-            Completion(text="", refused="content filter"),
-            Completion(text="No"),
-        ]
-    )
+    refused = Completion(text="", refused="filtered")
+    answers = iter(("Yes (exact match)", "I am not sure", refused, "No"))
+    judge = Scripted(lambda *_: next(answers))
     # The empty completion and the refused one are not asked about.
-    done = [Completion(text=text) for text in ("a", "  ", "b", "c", "d")]
+    done = [Completion(text=text) for text in ("R{candidate}", "  ", "b", "c", "d")]
     done.insert(3, Completion(text="", refused="refused before"))
     found = judge_llm(judge, [mill()] * 6, done, seed=5)
+    (asked,) = judge.calls
+    head, tail = asked["prompts"][0].split("Now this one")
+    assert tail == f"\nReference: {LONG}\nCandidate: R{{candidate}}\nAnswer:"
+    assert "{" not in head
     assert found.labels == ("exact", "no", None, None, None, "no")
-    assert (found.n_unparsed, found.n_refused, len(judge.asked)) == (1, 2, 4)
-    assert judge.options["seed"] == 5
-    assert judge.options.get("temperature", 0) == 0
-    nothing = judge_llm(Answers([]), [mill()], [Completion(text="")])
-    assert nothing.labels == ("no",)
+    assert (found.n_unparsed, found.n_refused, len(asked["prompts"])) == (1, 2, 4)
+    assert (asked["seed"], asked["temperature"]) == (5, 0)
 
 
 def test_agreement_of_hand_counts():
@@ -271,12 +229,10 @@ def drawn(texts):
 
 def decided(instances, guided, control=None):
     """The row that decides, as the whole command makes it."""
-    arms = {PARTITION: Arm(instances=instances, guided=guided)}
-    if control is not None:
-        arms[CONTROL] = control
-    partition = Partition(
-        name="set", fingerprint="sha256:0", prompt_version=None, arms=arms
-    )
+    arms = {PARTITION: Arm(instances=instances, guided=guided), CONTROL: control}
+    arms = {name: arm for name, arm in arms.items() if arm}
+    known = {"name": "set", "fingerprint": "sha256:0", "prompt_version": None}
+    partition = Partition(arms=arms, **known)
     (row,) = partition.results(seed=0)
     assert isinstance(row, JudgeResult)
     return partition, row
@@ -317,7 +273,6 @@ def test_what_follows_is_left_out_of_both_arms_and_the_rest_decides():
     ("first", "second", "follows"),
     [
         ("2 4 8 16", "32 64 128", True),
-        ("10 9 8 7", "6 5 4 3", True),
         ("It costs 1,000 or 1,100 or", "1,200 or 1,300 or 1,400", True),
         ("File 007 was seen.", "File 008 was seen. File 009 was seen.", True),
         ("On Monday we sing. On Tuesday we", "sing. On Wednesday we sing.", True),

@@ -16,27 +16,15 @@ from jaxcontam.replication.overlap import (
 )
 from jaxcontam.scoring.completer import Completion
 from jaxcontam.stats.paired import sign_flip_test
-from tests.support.instances import instance
-
-
-def table_length(a, b):
-    """Longest common subsequence by the plain table."""
-    table = np.zeros((len(a) + 1, len(b) + 1), int)
-    for i in range(len(a)):
-        for j in range(len(b)):
-            table[i + 1, j + 1] = (
-                table[i, j] + 1
-                if a[i] == b[j]
-                else max(table[i, j + 1], table[i + 1, j])
-            )
-    return table[-1, -1]
+from tests.support.instances import edits, instance
 
 
 def test_common_words_equal_the_plain_table():
     rng = np.random.default_rng(0)
     for _ in range(300):
         a, b = (list(rng.choice(list("abcde"), rng.integers(0, 90))) for _ in range(2))
-        assert common_words(a, b) == table_length(a, b)
+        n_apart = edits(a, b, change=2)
+        assert common_words(a, b) == (len(a) + len(b) - n_apart) / 2
 
 
 @pytest.mark.parametrize(
@@ -80,9 +68,7 @@ def test_rouge_reads_the_new_piece_alone_at_any_cut():
         # 3 of 6 and 3 of 3 words: F is 2/3.
         scores = overlap_scores(ROUGE_L, [cat(cut=cut)] * 4, done)
         np.testing.assert_allclose(scores, [2 / 3, 2 / 3, 0, np.nan])
-
-
-def test_what_an_announcement_leads_to_is_cut_as_an_answer_is():
+    # What an announcement leads to is cut as an answer is.
     text = "Sure! Here it is:\nYesterday the cat sat"
     assert possible_pieces(cat(), text) == (text, "the cat sat")
     assert possible_pieces(cat(), "Yesterday the cat sat") == ("the cat sat",)
@@ -148,24 +134,15 @@ def test_pairs_without_both_answers_are_left_out_and_counted():
     assert found[0].p_value == alone.p_value
     # Three pairs cannot reach 0.05, and the row says so.
     assert any("no p-value is below 0.125" in w for w in found[0].warnings)
-
-
-@pytest.mark.parametrize("guided", [[], [0.5], [0.5, np.nan]])
-def test_fewer_than_two_pairs_have_no_pvalue_and_no_verdict(guided):
-    for row in rows(guided, [0.1] * len(guided)):
-        assert row.p_value is None
-        assert row.verdict is None
-        assert any("no test with" in warning for warning in row.warnings)
+    for guided in ([], [0.5], [0.5, nan]):
+        for row in rows(guided, [0.1] * len(guided)):
+            assert row.p_value is row.verdict is None
+            assert any("no test with" in warning for warning in row.warnings)
 
 
 def test_a_reference_that_rouge_cannot_read_is_left_out_not_zero():
-    texts = [
-        "кот сидел на ковре",
-        "猫坐在垫子上",
-        "Ленин в 1917",
-        "?!",
-        "Nhà tôi ở đây, Ã†â€™Ãƒâ€š",
-    ]
+    texts = ["кот сидел на ковре", "猫坐在垫子上", "Ленин в 1917", "?!"]
+    texts.append("Nhà tôi ở đây, Ã†â€™Ãƒâ€š")
     done = [Completion(text=text) for text in texts]
     scores = overlap_scores(ROUGE_L, [cat(text) for text in texts], done)
     assert np.isnan(scores[:4]).all()

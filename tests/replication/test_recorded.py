@@ -12,7 +12,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.replication.recorded import read_sheet, sheet_text
 from jaxcontam.reports.archive import ASKED, read_text_rows
 from jaxcontam.scoring.completer import Completion
-from tests.support.instances import instance, results
+from tests.support.instances import instance, results, saved
 
 N = 8
 INSTANCES = tuple(
@@ -25,13 +25,8 @@ def table(text):
     return list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline="")))
 
 
-def save(tmp_path, rows, delimiter=",", encoding="utf-8"):
-    path = tmp_path / "annotate.csv"
-    with path.open("w", encoding=encoding, newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
+def save(tmp_path, rows, **dialect):
+    return saved(tmp_path / "annotate.csv", rows, **dialect)
 
 
 def read(path, guided=GUIDED, seed=0):
@@ -80,32 +75,20 @@ def test_two_people_count_where_they_agree_that_it_is_a_copy_or_none(tmp_path):
     assert left_out.startswith("1 of 8")
 
 
-@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "'"])
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "'", "a,\r\n;\t"])
 def test_no_cell_is_a_formula_and_texts_come_back(tmp_path, sign):
-    guided = (Completion(text=f'{sign}1+cmd|" /C calc"!A0'), *GUIDED[1:])
+    refused = Completion(text="", refused="filter")
+    guided = (Completion(text=f'{sign}1+cmd|" /C calc"!A0'), refused, *GUIDED[2:])
+    labels = (("no", None, *("no",) * (N - 2)),)
     rows = filled(dict.fromkeys(range(N), "no"), guided)
+    assert len(rows) == N - 1, "what was refused is not on the sheet"
     for cell in (cell for row in rows for cell in row.values()):
         assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
-    assert read(save(tmp_path, rows), guided).labels == (("no",) * N,)
-    # A spreadsheet may take the apostrophe away.
+    assert read(save(tmp_path, rows), guided).labels == labels
+    # A spreadsheet may take the apostrophe away, and write other line ends.
     for row in rows:
-        row["candidate"] = row["candidate"].removeprefix("'")
-    assert read(save(tmp_path, rows), guided).labels == (("no",) * N,)
-
-
-def test_refused_completions_are_not_on_the_sheet(tmp_path):
-    guided = (Completion(text="", refused="filter"), *GUIDED[1:])
-    rows = filled(dict.fromkeys(range(N), "near"), guided)
-    assert len(rows) == N - 1
-    assert read(save(tmp_path, rows), guided).labels[0] == (None, *["near"] * (N - 1))
-
-
-def test_texts_with_line_breaks_and_quotes_come_back(tmp_path):
-    guided = (Completion(text='a "b",\r\n c;\td'), *GUIDED[1:])
-    rows = filled({0: "near"}, guided)
-    for row in rows:
-        row["candidate"] = row["candidate"].replace("\r\n", "\n")
-    assert read(save(tmp_path, rows), guided).labels[0][0] == "near"
+        row["candidate"] = row["candidate"].removeprefix("'").replace("\r\n", "\n")
+    assert read(save(tmp_path, rows), guided).labels == labels
 
 
 @pytest.mark.parametrize(
@@ -150,18 +133,10 @@ def write(path, *, n=10, copies=0, place="island", **columns):
     return saved(path, rows)
 
 
-def saved(path, rows):
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return str(path)
-
-
 def run(tmp_path, own, control=None, *more):
-    words = ["replicate", "--recorded", own, "--out", str(tmp_path / "out"), *more]
+    words = ["replicate", "--recorded", own, "--out", tmp_path / "out", *more]
     words += [] if control is None else ["--control", control]
-    assert main(words) in (0, 3)
+    assert main([*map(str, words)]) in (0, 3)
     # What stands in the report follows from its texts.
     assert main(["verify", str(tmp_path / "out")]) == 0
     return results(tmp_path / "out")
@@ -173,12 +148,23 @@ def by_person(number, *labels):
     return {f"annotator{number}_evaluation": lambda i: labels.get(i, "No")}
 
 
-def test_completions_and_a_sheet_that_people_filled_in_are_judged(tmp_path):
-    own = write(tmp_path / "own.csv", copies=2, **by_person(1, *["Exact match"] * 2))
+def test_completions_and_a_sheet_that_people_filled_in_are_judged(tmp_path, capsys):
+    people = by_person(1, *["Yes (exact match)"] * 3)
+    people |= by_person(2, *["Yes (near-exact match)"] * 2)
+    one_arm = {"generated_general_completion": None}
+    own = write(tmp_path / "own.csv", copies=2, **people, **one_arm)
     found, out = run(tmp_path, own), tmp_path / "out"
     row = found["judge_local"]
     assert (row["n_exact"], row["reason"]) == (2, "no control")
-    assert (row["agreement"], row["agreement_of_always_no"]) == (1.0, 0.8)
+    assert row["agreement"] == 1.0
+    assert row["agreement_of_always_no"] == pytest.approx(7 / 9)
+    row = found["judge_human"]
+    assert (row["n_instances"], row["n_exact"], row["n_near"]) == (9, 0, 2)
+    assert row["judge_version"] == "people's labels in the file"
+    said = said_by(capsys)
+    assert "agree on 90.0% of 10" in said and "kappa 0.74" in said
+    # So that the closest can stand first.
+    assert read_text_rows(out, ASKED)[0]["rouge_l_guided"] == 1
     assert json.loads((out / "report.json").read_text())["model"] is None
     # Without the mark a spreadsheet takes its texts for those of an older encoding.
     assert (out / "annotate.csv").read_bytes().startswith(codecs.BOM_UTF8)
@@ -188,13 +174,6 @@ def test_completions_and_a_sheet_that_people_filled_in_are_judged(tmp_path):
     found = run(tmp_path, own, None, "--annotated", sheet, "--overwrite")
     assert found["judge_human"]["n_exact"] == 0
     assert found["judge_local"]["agreement"] == 0.8
-
-
-def test_completions_of_one_instruction_are_measured_all_the_same(tmp_path):
-    own = write(tmp_path / "own.csv", copies=2, generated_general_completion=None)
-    run(tmp_path, own)
-    # So that the closest can stand first.
-    assert read_text_rows(tmp_path / "out", ASKED)[0]["rouge_l_guided"] == 1
 
 
 def test_a_file_in_the_place_of_the_sheet_is_left_alone(tmp_path, capsys):
@@ -209,15 +188,15 @@ def test_a_file_in_the_place_of_the_sheet_is_left_alone(tmp_path, capsys):
 
 
 def test_a_recorded_judge_is_compared_with_its_labels_of_the_control(tmp_path):
-    judge, at_ports = (
-        "gpt4_icl_evaluation",
-        {"path": tmp_path / "c.csv", "place": "port"},
+    ports = {"path": tmp_path / "c.csv", "place": "port"}
+    exact, no = (
+        {"gpt4_icl_evaluation": lambda i, x=x: x} for x in ("Exact match", "No")
     )
-    own = write(tmp_path / "own.csv", copies=10, **{judge: lambda i: "Exact match"})
-    row = run(tmp_path, own, write(**at_ports, **{judge: lambda i: "No"}))["judge_llm"]
+    own = write(tmp_path / "own.csv", copies=10, **exact)
+    row = run(tmp_path, own, write(**ports, **no))["judge_llm"]
     assert (row["n_control"], row["control_copies"]) == (10, 0)
     # A control without such labels is one for the local judge alone.
-    found = run(tmp_path, own, write(**at_ports))
+    found = run(tmp_path, own, write(**ports))
     assert found["judge_llm"]["n_control"] == 0
     assert found["judge_local"]["n_control"] == 10
 
@@ -239,12 +218,10 @@ def test_bleurt_is_read_of_both_arms_or_of_neither(tmp_path, has_scores, capsys)
 def test_a_text_counts_once_and_on_no_side_if_it_stands_on_both(tmp_path):
     def places(*numbers):
         firsts = [f"It is of {n}" for n in numbers]
-        seconds = [SECOND.format("island", n) for n in numbers]
-        return {
-            "first_piece": lambda i: firsts[i].upper() if i == 1 else firsts[i],
-            "second_piece": seconds.__getitem__,
-            "generated_guided_completion": seconds.__getitem__,
-        }
+        firsts[1] = firsts[1].upper()
+        seconds = [SECOND.format("island", n) for n in numbers].__getitem__
+        more = {"second_piece": seconds, "generated_guided_completion": seconds}
+        return {"first_piece": firsts.__getitem__, **more}
 
     # The second row is the first one in capitals; the last stands in the control.
     own = write(tmp_path / "own.csv", n=4, **places(7, 7, 8, 9))
@@ -311,13 +288,3 @@ def test_sources_are_named_by_the_column_and_asked_for_where_one_repeats(
     assert row["p_control_barnard"] is None
     assert row["reference"]["p_excess"] == pytest.approx(2.0**-5)
     assert (row["verdict"], row["reason"]) == ("suspected", "reference may share it")
-
-
-def test_two_people_are_compared_and_their_source_is_named(tmp_path, capsys):
-    people = by_person(1, *["Yes (exact match)"] * 3)
-    people |= by_person(2, *["Yes (near-exact match)"] * 2)
-    row = run(tmp_path, write(tmp_path / "own.csv", copies=2, **people))["judge_human"]
-    assert (row["n_instances"], row["n_exact"], row["n_near"]) == (9, 0, 2)
-    assert row["judge_version"] == "people's labels in the file"
-    said = said_by(capsys)
-    assert "agree on 90.0% of 10" in said and "kappa 0.74" in said

@@ -15,38 +15,21 @@ from tests.support.membership_model import MEMBERS, OTHERS, drawn_texts, save_ov
 pytestmark = pytest.mark.unoptimised
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("texts")
-    for name, texts in (("seen", MEMBERS), ("unseen", OTHERS)):
-        (folder / f"{name}.txt").write_text("\n".join(texts) + "\n")
-    return folder
-
-
-def test_lines_known_by_heart_are_copied_and_others_are_not(model, files, tmp_path):
-    common = ["--task", "plain", "--k", "8", "--seed", "1"]
-    for name, verdict in (("seen", "suspected"), ("unseen", "no evidence")):
-        out = tmp_path / name
-        words = ["replicate", model, str(files / f"{name}.txt"), *common]
-        assert main([*words, "--out", str(out)]) == 0
-        row = results(out)["judge_local"]
-        assert row["verdict"] == verdict
-        assert row["primary"]
-        assert main(["verify", str(out)]) == 0
-    copies = results(tmp_path / "seen")["judge_local"]
-    assert copies["n_exact"] + copies["n_near"] >= 6
-
-
 def test_a_reference_is_asked_the_same_and_enters_the_verdict(
-    model, files, tmp_path, monkeypatch, capsys
+    model, tmp_path, monkeypatch, capsys
 ):
     """It knows other texts by heart, and neither file."""
     save_overfitted(tmp_path / "ref", tuple(drawn_texts(len(MEMBERS), seed=4)))
-    out = tmp_path / "out"
-    words = ["replicate", model, str(files / "seen.txt"), "--task", "plain"]
-    words += ["--control", str(files / "unseen.txt"), "--out", str(out)]
+    out, seen, unseen = (tmp_path / name for name in ("out", "seen.txt", "new.txt"))
+    seen.write_text("\n".join(MEMBERS))
+    unseen.write_text("\n".join(OTHERS))
+    words = ["replicate", model, str(seen), "--task", "plain"]
+    words += ["--control", str(unseen), "--out", str(out)]
     assert main(words) == 0
-    assert results(out)["judge_local"]["reason"] == "no reference"
+    row = results(out)["judge_local"]
+    # What it knows by heart it copies, and nothing else.
+    assert row["primary"] and row["reason"] == "no reference"
+    assert row["control_copies"] == 0
     shutil.copytree(model, tmp_path / "copy")
     words += ["--overwrite", "--reference"]
     assert main([*words, str(tmp_path / "copy")]) == 2

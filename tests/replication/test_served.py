@@ -11,10 +11,7 @@ from tests.support.api_server import chat, prompt_of, serving
 from tests.support.instances import results
 from tests.support.membership_model import MEMBERS, OTHERS
 
-KEY = "sk-very-secret-of-the-model"
-JUDGE_KEY = "sk-very-secret-of-the-judge"
-
-
+KEY, JUDGE_KEY = "sk-very-secret-of-the-model", "sk-very-secret-of-the-judge"
 PAIRS = [
     {"premise": MEMBERS[i], "hypothesis": f"So {OTHERS[i].lower()}", "label": i % 2}
     for i in range(12)
@@ -57,29 +54,24 @@ def knows(prompt):
     return found["hypothesis"] if "PAIRS" in prompt else "Nothing of the kind."
 
 
-@pytest.fixture
-def asked(server, pairs, tmp_path, monkeypatch):
-    """A finished run on a server that knows the pairs, with a judge of its own."""
+def test_a_server_that_knows_the_set_by_name_is_found(
+    server, pairs, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("API_KEY", KEY)
     monkeypatch.setenv("JUDGE_API_KEY", JUDGE_KEY)
     model, seen = server(knows)
     judge, judged = server(lambda prompt: "Yes (exact match)")
-    words = ["replicate", model, pairs, "--task", "nli"]
+    words = ["replicate", model, pairs, "--task", "nli", "--judge", judge]
     words += ["--dataset-name", "PAIRS", "--label-names", "no", "yes"]
-    words += ["--judge", judge, "--out", str(tmp_path / "out")]
+    out = tmp_path / "out"
+    words += ["--out", str(out)]
     assert main(words) == 0
-    return words, tmp_path / "out", seen, judged
-
-
-def test_a_server_that_knows_the_set_by_name_is_found(asked, capsys):
-    words, out, seen, judged = asked
     found = results(out)
-    assert found["judge_llm"]["primary"]
-    assert found["judge_llm"]["judge_version"].startswith("chat, llm-")
-    assert found["judge_llm"]["verdict"] == "suspected"
-    assert found["judge_local"]["n_exact"] == 12
-    assert found["rouge_l_sign_flip"]["p_value"] == pytest.approx(2.0**-12)
-    assert found["rouge_l_sign_flip"]["p_floor"] == pytest.approx(2.0**-12)
+    row = found["judge_llm"]
+    assert row["primary"] and row["judge_version"].startswith("chat, llm-")
+    assert row["verdict"] == "suspected" and found["judge_local"]["n_exact"] == 12
+    row = found["rouge_l_sign_flip"]
+    assert (row["p_value"], row["p_floor"]) == pytest.approx((2.0**-12, 2.0**-12))
     # 12 guided and 12 general ones.
     assert len(seen) == 24
     assert all(body["temperature"] == 0 for _, _, body in seen)
@@ -122,8 +114,7 @@ def test_a_reference_elsewhere_has_a_key_of_its_own_and_is_judged(
 
     def judges(prompt):
         case = prompt.split("Now this one")[1]
-        is_copy = "unknown" not in case and "of the kind" not in case
-        return "Yes (exact match)" if is_copy else "No"
+        return "No" if re.search("unknown|of the kind", case) else "Yes (exact match)"
 
     judge, judged = server(judges)
     words = ["replicate", model, pairs, "--task", "nli", "--control", control]
@@ -181,4 +172,3 @@ def test_refusals_are_counted_and_end_with_3(server, pairs, tmp_path, monkeypatc
     assert main([*words, *judged, "--out", str(tmp_path / "b")]) == 3
     row = results(tmp_path / "b")["judge_llm"]
     assert (row["verdict"], row["n_unparsed"]) == (None, 11)
-    assert "<svg" not in (tmp_path / "b" / "report.html").read_text()

@@ -14,12 +14,8 @@ from jaxcontam.models.config import gpt2_shape, llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.local import local_scorer
 
-SHAPES = {
-    "llama": llama_shape(
-        vocab_size=91, d_model=32, n_layers=2, n_heads=4, d_ff=40, context=32
-    ),
-    "gpt2": gpt2_shape(vocab_size=91, d_model=32, n_layers=2, n_heads=4, context=32),
-}
+SIZES = {"vocab_size": 91, "d_model": 32, "n_layers": 2, "n_heads": 4, "context": 32}
+SHAPES = {"llama": llama_shape(d_ff=40, **SIZES), "gpt2": gpt2_shape(**SIZES)}
 
 
 @pytest.fixture(params=SHAPES)
@@ -30,13 +26,10 @@ def folder(request, tmp_path):
     return tmp_path
 
 
-def sequences(n=6):
-    rng = np.random.default_rng(0)
-    return [rng.integers(0, 91, 30).astype(np.int32) for _ in range(n)]
-
-
 def scores(decoder):
-    found = local_scorer(decoder, moments=True).tokens(sequences())
+    rng = np.random.default_rng(0)
+    sequences = [rng.integers(0, 91, 30).astype(np.int32) for _ in range(6)]
+    found = local_scorer(decoder, moments=True).tokens(sequences)
     return np.concatenate(found, axis=1)
 
 
@@ -79,17 +72,13 @@ def test_hidden_states_and_sums_of_products_are_float32(folder, platform, n_roun
 def test_audit_says_its_dtype_and_its_scores_are_not_taken_for_float32(pulse, tmp_path):
     words = ["audit", str(pulse / "model"), str(pulse / "sets/pydocs-0a.txt")]
     words += ["--tests", "reversal", "--store", str(tmp_path / "store")]
-    reports = {}
+    rows = []
     for dtype in ("float32", "bfloat16", "bfloat16"):
         out = tmp_path / dtype
         assert main([*words, "--dtype", dtype, "--out", str(out)]) == 0
-        seen = reports.setdefault(dtype, [])
-        seen.append(json.loads((out / "report.json").read_text()))
-    first, again = reports["bfloat16"]
-    assert first["model"]["dtype"] == "bfloat16"
-    assert reports["float32"][0]["model"]["dtype"] == "float32"
-    assert first["results"][0]["cached_tokens"] == 0
-    assert again["results"][0]["tokens_scored"] == 0
-    statistics = [r["results"][0]["statistic"] for r in (*reports["float32"], first)]
-    assert statistics[0] != statistics[1]
-    assert again["results"][0]["statistic"] == first["results"][0]["statistic"]
+        report = json.loads((out / "report.json").read_text())
+        assert report["model"]["dtype"] == dtype
+        rows += report["results"]
+    single, first, again = rows
+    assert first["cached_tokens"] == again["tokens_scored"] == 0
+    assert single["statistic"] != first["statistic"] == again["statistic"]

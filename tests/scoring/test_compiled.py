@@ -19,11 +19,9 @@ PROCESS = """
 import json
 import jax
 import numpy as np
-from flax import nnx
-from jaxcontam.models.config import gpt2_shape
-from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.identity import keep_compiled
 from jaxcontam.scoring.local import local_scorer
+from tests.support.served_model import decoder
 
 counts = {"hits": 0, "misses": 0}
 def count(name, **_):
@@ -31,10 +29,7 @@ def count(name, **_):
         counts[end] += name == "/jax/compilation_cache/cache_" + end
 jax.monitoring.register_event_listener(count)
 keep_compiled()
-config = gpt2_shape(vocab_size=97, d_model=16, n_layers=2, n_heads=2, context=32)
-scorer = local_scorer(Decoder(config, rngs=nnx.Rngs(0)))
-ids = np.arange(30, dtype=np.int32)
-(scores,) = scorer.tokens([ids])
+(scores,) = local_scorer(decoder()).tokens([np.arange(30, dtype=np.int32)])
 folder = jax.config.jax_compilation_cache_dir
 print(json.dumps(counts | {"bits": scores.tobytes().hex(), "folder": folder}))
 """
@@ -42,15 +37,10 @@ print(json.dumps(counts | {"bits": scores.tobytes().hex(), "folder": folder}))
 
 def said(cache, **settings):
     env = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
-    done = subprocess.run(
-        [sys.executable, "-c", PROCESS],
-        cwd=ROOT,
-        env={**env, "XDG_CACHE_HOME": str(cache), **settings},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    env |= {"XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(ROOT)} | settings
+    how = {"env": env, "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, "-c", PROCESS], **how)
+    assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)
 
 
@@ -71,20 +61,16 @@ def test_second_process_compiles_nothing_and_gives_the_same_bits(tmp_path):
     assert not (tmp_path / "cache/jaxcontam/xla").exists()
 
 
-@pytest.fixture
-def no_folder(monkeypatch):
-    """JAX without a folder of its own; what is set is undone."""
-    before = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", None)
-    yield
-    jax.config.update("jax_compilation_cache_dir", before)
-
-
-def test_cache_folder_that_is_a_file_is_done_without(tmp_path, monkeypatch, no_folder):
+def test_cache_folder_that_is_a_file_is_done_without(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    keep_compiled()
-    assert jax.config.jax_compilation_cache_dir is None
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        keep_compiled()
+        assert jax.config.jax_compilation_cache_dir is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
 
 
 def test_cpus_and_core_counts_have_folders_of_their_own(monkeypatch):
@@ -92,7 +78,6 @@ def test_cpus_and_core_counts_have_folders_of_their_own(monkeypatch):
     assert compiled_folder() == here
     monkeypatch.setattr(identity, "cpu_kind", lambda: "another CPU")
     elsewhere = compiled_folder()
-    monkeypatch.setattr(
-        os, "sched_getaffinity", lambda _: set(range(99)), raising=False
-    )
+    cores = {*range(99)}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: cores, raising=False)
     assert len({here, elsewhere, compiled_folder()}) == 3

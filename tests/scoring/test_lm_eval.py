@@ -1,6 +1,8 @@
 """Models of lm-evaluation-harness here, and our models there."""
 
+import importlib
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -20,30 +22,24 @@ from jaxcontam.scoring.pair_plan import PairGroup
 from tests.support.membership_model import (
     CONTEXT,
     drawn_texts,
+    fast_tokenizer,
     fresh_decoder,
     sequences,
-    tokenizer,
 )
 
 pytestmark = pytest.mark.unoptimised
 
 # Two implementations in float32: 1e-5 a token, some hundred tokens.
-_TOLERANCE = 2e-3
+CLOSE = 2e-3
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    from transformers import PreTrainedTokenizerFast
-
-    path = tmp_path_factory.mktemp("lm-eval") / "model"
-    made = tokenizer()
+    path, fast = tmp_path_factory.mktemp("lm-eval") / "model", fast_tokenizer()
     # As Llama's: BOS and a space before a text, which audits leave out.
-    made.normalizer = normalizers.Prepend(" ")
-    made.post_processor = processors.TemplateProcessing(
+    fast.backend_tokenizer.normalizer = normalizers.Prepend(" ")
+    fast.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="<|bos|> $A", special_tokens=[("<|bos|>", 0)]
-    )
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=made, bos_token="<|bos|>", eos_token="<|bos|>"
     )
     save_checkpoint(fresh_decoder(), fast, path)
     return path
@@ -78,13 +74,6 @@ def test_sums_and_pairs_are_what_the_object_says_of_the_texts(harness, theirs):
     assert abs(rest[0].item() - whole[0].item()) > 1e-3
 
 
-def test_tables_of_tokens_and_moments_are_refused(harness):
-    with pytest.raises(InputError, match="one number a text"):
-        harness.make_scorer(store=None).token_table(sequences())
-    with pytest.raises(InputError, match="no moments"):
-        harness.make_scorer(store=None, moments=True)
-
-
 class CharacterModel:
     """Takes text alone; a character's log-probability depends on the one before it.
 
@@ -114,12 +103,14 @@ def test_an_object_without_a_tokenizer_scores_texts():
     assert model.name == opened_lm(lm, word="mine").name == "mine"
     assert (model.prefix_id, model.context) == (None, 1_000)
     texts = drawn_texts(3, 1)
-    ids = [code_points(text) for text in texts]
     scorer = model.make_scorer(store=None)
     expected = [lm._logprob("", text) for text in texts]
-    np.testing.assert_allclose(scorer.sums(ids).loglik, expected, rtol=1e-12)
-    (found,) = scorer.pairs.logprobs([PairGroup(ids[0], (ids[1],), 0, (1,))]).logprobs
-    assert found[0].item() == pytest.approx(lm._logprob(texts[0], texts[1]))
+    found = scorer.sums(list(map(code_points, texts))).loglik
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    with pytest.raises(InputError, match="one number a text"):
+        scorer.token_table(sequences())
+    with pytest.raises(InputError, match="no moments"):
+        model.make_scorer(store=None, moments=True)
 
 
 class Spoilt(CharacterModel):
@@ -187,35 +178,29 @@ def test_numbers_that_do_not_add_up_are_a_note_for_the_report():
 def test_what_is_missing_is_asked_and_of_a_local_model_its_batch(tmp_path, is_served):
     from lm_eval.models.openai_completions import LocalCompletionsAPI
 
-    class Served(CharacterModel, LocalCompletionsAPI):
+    class Counted(*(CharacterModel, LocalCompletionsAPI)[: 1 + is_served]):
+        calls = ()
+
         def __init__(self):
             pass
 
-    lm, calls = Served() if is_served else CharacterModel(), []
-    rolling = lm.loglikelihood_rolling
+        def loglikelihood_rolling(self, requests):
+            self.calls += (len(requests),)
+            found = super().loglikelihood_rolling(requests)
+            return found[: 1 if len(requests) == 6 else None]
 
-    def counted(requests):
-        calls.append(len(requests))
-        return rolling(requests)
-
-    lm.loglikelihood_rolling = counted
+    lm = Counted()
     scorer = opened_lm(lm, word="mine").make_scorer(store=tmp_path)
-    asked = [code_points(text) for text in drawn_texts(3, 1)]
-    first = scorer.sums(asked[1:]).loglik
-    again = scorer.sums(asked).loglik
-    assert calls == [2, 1 if is_served else 3]
-    assert again[1:].tolist() == first.tolist()
-    assert scorer.sums(asked).loglik.tolist() == again.tolist()
-    assert len(calls) == 2
-
-
-def test_too_few_answers_are_refused_and_not_kept(tmp_path):
-    lm = CharacterModel()
-    scorer = opened_lm(lm, word="mine").make_scorer(store=tmp_path)
-    lm.loglikelihood_rolling = lambda requests: [-1.0]
+    # Too few answers are refused and not kept.
     with pytest.raises(InputError, match="1 answers to 6 requests"):
         scorer.sums(sequences())
     assert list(tmp_path.iterdir()) == []
+    asked = [code_points(text) for text in drawn_texts(3, 1)]
+    first = scorer.sums(asked[1:]).loglik.tolist()
+    for _ in range(2):
+        again = scorer.sums(asked).loglik.tolist()
+        assert again[1:] == first
+    assert lm.calls == (6, 2, 1 if is_served else 3)
 
 
 @pytest.mark.parametrize(
@@ -224,12 +209,10 @@ def test_too_few_answers_are_refused_and_not_kept(tmp_path):
         ("lm_eval:hff:pretrained=x", "unknown type of lm_eval model 'hff'"),
         ("lm_eval:", "no type of model"),
         ("lm_eval:hf:pretrained=/no/such/folder", "lm_eval:hf:pretrained=/no/such"),
-        ("lm_eval:hf:no_such_argument=1", "no_such_argument|pretrained"),
-        # Names that only sound so go on to the object.
+        # Names that only sound like secrets go on to the object.
         (
-            "lm_eval:hf:tokenizer=a,max_tokens=1,add_bos_token=x,prefix_token_id=1,"
-            "use_fast_tokenizer=x,tokenized_requests=x,token=True,no_such_argument=1",
-            "no_such_argument|pretrained",
+            "lm_eval:hf:tokenizer=a,max_tokens=1,tokenized_requests=x,token=True",
+            "unexpected keyword|pretrained",
         ),
     ],
 )
@@ -251,20 +234,15 @@ def test_without_the_package_the_error_says_how_to_install_it(monkeypatch):
 
 
 def test_the_entry_points_of_the_harness_name_our_model_types():
-    import tomllib
-
     from lm_eval.api.registry import get_model
 
-    from jaxcontam.orders import harness as lm_eval_audit
-    from jaxcontam.scoring import lm_eval_backend
-
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
-    types = lm_eval_backend.JaxcontamLM, lm_eval_audit.AuditedLM
-    assert project["entry-points"]["lm_eval.models"] == {
-        "jaxcontam": f"{lm_eval_backend.__name__}:JaxcontamLM",
-        "jaxcontam_audit": f"{lm_eval_audit.__name__}:AuditedLM",
-    }
-    assert tuple(map(get_model, ("jaxcontam", "jaxcontam_audit"))) == types
+    found = project["entry-points"]["lm_eval.models"]
+    assert list(found) == ["jaxcontam", "jaxcontam_audit"]
+    for name, place in found.items():
+        module, type_name = place.split(":")
+        made = getattr(importlib.import_module(module), type_name)
+        assert get_model(name) is made
 
 
 @pytest.fixture(scope="module")
@@ -290,15 +268,8 @@ def requests(kind, arguments):
 def assert_same(own, other):
     """Log-likelihoods, and what is said of greedy continuations where it is known."""
     for (value, greedy), (expected, is_greedy) in zip(own, other, strict=True):
-        assert value == pytest.approx(expected, abs=_TOLERANCE)
+        assert value == pytest.approx(expected, abs=CLOSE)
         assert greedy == is_greedy
-
-
-def test_inside_the_harness_our_model_scores_as_theirs(ours, theirs):
-    texts = drawn_texts(6, 4)
-    pairs = [*zip(texts[:3], texts[3:], strict=True), ("", texts[0])]
-    asked = requests("loglikelihood", pairs)
-    assert_same(ours.loglikelihood(asked), theirs.loglikelihood(asked))
 
 
 def test_inside_the_harness_texts_longer_than_the_context_have_the_same_sum(
@@ -315,25 +286,26 @@ def test_inside_the_harness_texts_longer_than_the_context_have_the_same_sum(
     assert len(ours.tok_encode(asked[0].args[0])) > 2 * CONTEXT
     found = ours.loglikelihood_rolling(asked)
     expected = theirs.loglikelihood_rolling(asked)
-    assert found == pytest.approx(expected, abs=_TOLERANCE)
+    assert found == pytest.approx(expected, abs=CLOSE)
 
 
-def test_inside_the_harness_ids_and_cut_contexts_are_theirs(ours, theirs):
+def test_inside_the_harness_ids_scores_and_cut_contexts_are_theirs(ours, theirs):
     for text in ("Bagen fist", "<|bos|>Bagen", " Ba"):
         assert ours.tok_encode(text) == theirs.tok_encode(text)
     assert ours.tok_encode("Ba")[0] == 0
+    texts = drawn_texts(6, 4)
+    pairs = [*zip(texts[:3], texts[3:], strict=True), ("", texts[0])]
+    asked = requests("loglikelihood", pairs)
+    assert_same(ours.loglikelihood(asked), theirs.loglikelihood(asked))
     ids = ours.tok_encode(" ".join(drawn_texts(16, 6)))
     asked = [
         (None, ids[: n - 3], ids[n - 3 : n]) for n in (CONTEXT + 1, CONTEXT + 2, 99)
     ]
     expected = theirs._loglikelihood_tokens(asked, disable_tqdm=True)
     assert_same(ours._loglikelihood_tokens(asked), expected)
-
-
-@pytest.mark.parametrize("n_ids", [0, CONTEXT + 1])
-def test_a_continuation_that_is_empty_or_too_long_is_refused(ours, n_ids):
-    with pytest.raises(ValueError, match=f"1 to {CONTEXT} tokens, got {n_ids}"):
-        ours._loglikelihood_tokens([(None, [0], [5] * n_ids)])
+    for n_ids in (0, CONTEXT + 1):
+        with pytest.raises(ValueError, match=f"1 to {CONTEXT} tokens, got {n_ids}"):
+            ours._loglikelihood_tokens([(None, [0], [5] * n_ids)])
 
 
 # Seven seconds.

@@ -16,14 +16,11 @@ from jaxcontam.scoring.pair_plan import PairGroup
 pytestmark = pytest.mark.unoptimised
 
 CONTEXT = 64
-LLAMA = llama_shape(
-    vocab_size=61, d_model=24, n_layers=3, n_heads=4, d_ff=20, context=CONTEXT
-)
+SIZES = {"vocab_size": 61, "d_model": 24, "n_layers": 3, "n_heads": 4}
+LLAMA = llama_shape(d_ff=20, context=CONTEXT, **SIZES)
 SHAPES = {
     "llama": dataclasses.replace(LLAMA, n_kv_heads=2),
-    "gpt2": gpt2_shape(
-        vocab_size=61, d_model=24, n_layers=3, n_heads=4, context=CONTEXT
-    ),
+    "gpt2": gpt2_shape(context=CONTEXT, **SIZES),
     "windows and caps": dataclasses.replace(
         LLAMA, windows=(5, None, 20), attention_softcap=0.5, logit_softcap=0.7
     ),
@@ -57,8 +54,8 @@ def draw(lengths, seed):
 
 PREFIXES = draw([1, 11, 40], seed=0)
 CONTINUATIONS = [
-    draw(lengths, seed=9 + i)
-    for i, lengths in enumerate([(1, 2, 30), (9, 16, 1), (5, 6, 7)])
+    draw(lengths, seed)
+    for seed, lengths in enumerate([(1, 2, 30), (9, 16, 1), (5, 6, 7)], 9)
 ]
 
 
@@ -96,15 +93,11 @@ def test_prefix_is_never_copied_for_its_continuations():
     """No array of the compiled program has both the batch and the prefix's keys."""
     K, P, T = 5, 48, 3
     graphdef, state = nnx.split(Decoder(SHAPES["gpt2"], rngs=nnx.Rngs(0)))
-    lowered = jax.jit(score_continuations, static_argnames="graphdef").lower(
-        graphdef,
-        state,
-        np.zeros((1, P), np.int32),
-        np.array([P], np.int32),
-        np.zeros((1, K, T), np.int32),
+    ids = np.zeros((1, P), np.int32), np.array([P], np.int32)
+    program = jax.jit(score_continuations, static_argnames="graphdef").lower(
+        graphdef, state, *ids, np.zeros((1, K, T), np.int32)
     )
-    text = lowered.compile().as_text()
-    heads, width = 4, 6
+    text, (heads, width) = program.compile().as_text(), (4, 6)
     assert f"f32[{K},{P},{heads},{width}]" not in text
     assert f"f32[{K},{heads},{P},{width}]" not in text
 

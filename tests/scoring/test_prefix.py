@@ -41,7 +41,8 @@ FORMS = {
 def made(folder, form):
     """A model of a form, the id before a text, and whether a chat begins with it."""
     template, adds, flag, first, is_added = FORMS[form]
-    changes = {BOS: {}, EOS: {"bos_token": None}, None: dict.fromkeys(NAMES)}[first]
+    no = {"bos_token": None, "eos_token": None}
+    changes = {BOS: {}, EOS: {"bos_token": None}, None: no}[first]
     save(folder, chat_template=template, **changes)
     if adds:
         fast = byte_tokenizer()
@@ -54,9 +55,6 @@ def made(folder, form):
         fields = json.loads(path.read_text()) | {"add_bos_token": flag}
         path.write_text(json.dumps(fields))
     return load(folder), first, is_added
-
-
-NAMES = ("bos_token", "eos_token")
 
 
 @pytest.fixture(scope="module", params=FORMS)
@@ -73,23 +71,20 @@ def once(ids, first):
 
 def test_it_stands_before_a_text_once(form, tmp_path):
     folder, model, first, _ = form
+    assert read_local_tokenizer(folder).prefix_id == model.prefix_id == first
+    completer = LocalCompleter(
+        checkpoint=model.checkpoint, journal=Journal(tmp_path / "j")
+    )
     written = read_chat_layout(folder).text([{"role": "user", "content": "in"}], asks=1)
     for text in (written, "the inn"):
+        versions = VersionSet(name="v", rows=((text, text + "!"),), places=("v:1",))
+        how = {"prefix_id": first, "seed": 0}
         rows = [
             text_model(model, store=None).sequences([text])[0],
             choice_groups([Question("1", text, ("a", "b"), 0)], model)[0].prefix,
-            LocalCompleter(
-                checkpoint=model.checkpoint, journal=Journal(tmp_path / "j")
-            ).ids(text),
-            *plan_texts(
-                VersionSet(name="v", rows=((text, text + "!"),), places=("v:1",)),
-                model.tokenizer,
-                prefix_id=first,
-                seed=0,
-            ).sequences,
+            completer.ids(text),
+            *plan_texts(versions, model.tokenizer, **how).sequences,
         ]
-        local = read_local_tokenizer(folder)
-        assert local.prefix_id == model.prefix_id == first
         expected = own_ids(_ids(model, text), first).tolist()
         for ids in rows:
             own = own_ids(ids, first).tolist()
@@ -112,13 +107,9 @@ def test_it_stands_before_an_order_of_chats_once(form, tests):
         [benchmark], read_files(benchmark, design), model, design
     )
     plan = planned.layout.plan
-    rows = (
-        [group.prefix for group in plan.groups]
-        if tests == "adjacency"
-        else plan.sequences
-    )
-    for ids in rows:
-        assert first is None or once(ids, first)
+    is_paired = tests == "adjacency"
+    rows = [g.prefix for g in plan.groups] if is_paired else plan.sequences
+    assert first is None or all(once(ids, first) for ids in rows)
 
 
 def test_a_prompt_of_a_chat_begins_with_it_where_template_or_tokenizer_say(form):

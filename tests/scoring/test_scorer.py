@@ -6,13 +6,14 @@ Dimension key
 """
 
 import collections
+import functools
 import itertools
 import math
 
 import numpy as np
 import pytest
 
-from jaxcontam.scoring.rows import Window, windows
+from jaxcontam.scoring.rows import windows
 from jaxcontam.scoring.run_batches import Batch, bucket_lengths, plan_batches
 from jaxcontam.scoring.scorer import NonFiniteScoreError, Scorer, n_targets
 
@@ -42,10 +43,8 @@ def only_real_tokens(inputs_BS, targets_BS):
 def drawn_sequences(n=40, longest=60, seed=1):
     """Sequences of 1 to `longest` ids, none of them the padding id 0."""
     rng = np.random.default_rng(seed)
-    return [
-        rng.integers(1, V, size, dtype=np.int32)
-        for size in rng.integers(1, longest + 1, n)
-    ]
+    sizes = rng.integers(1, longest + 1, n)
+    return [rng.integers(1, V, size, dtype=np.int32) for size in sizes]
 
 
 def direct(ids):
@@ -74,20 +73,6 @@ def test_windows_read_each_target_once_with_half_a_context_before_it():
         assert len(found) == 1 + strides
 
 
-@pytest.mark.parametrize(
-    ("n", "expected"),
-    [
-        (1, [(0, 1, 1)]),
-        (4, [(0, 4, 1)]),
-        (5, [(0, 4, 1), (1, 5, 4)]),
-        (6, [(0, 4, 1), (2, 6, 4)]),
-        (9, [(0, 4, 1), (2, 6, 4), (4, 8, 6), (5, 9, 8)]),
-    ],
-)
-def test_windows_of_four_by_hand(n, expected):
-    assert windows(n, 4) == [Window(*one) for one in expected]
-
-
 @pytest.mark.parametrize("forward", [bigram, only_real_tokens])
 @pytest.mark.parametrize("batch_tokens", [1, 64, 100_000])
 @pytest.mark.parametrize("context", [64, 16, 5, 2])
@@ -110,14 +95,6 @@ def test_log_likelihoods_are_the_direct_sums_with_and_without_windows(
     np.testing.assert_array_equal(again, found[order])
 
 
-def test_log_likelihoods_are_summed_in_float64():
-    ids = np.random.default_rng(2).integers(1, V, 20_000, dtype=np.int32)
-    scorer = Scorer(bigram, context=20_000, batch_tokens=1)
-    (found,) = scorer.log_likelihoods([ids])
-    np.testing.assert_allclose(found, direct(ids), **FLOAT64)
-    assert found != np.float64(np.float32(found)), "more digits than a float32 holds"
-
-
 @pytest.mark.parametrize("context", [64, 16])
 def test_tokens_stand_above_their_moments_which_enter_no_sum(context):
     def forward(inputs_BS, targets_BS):
@@ -134,17 +111,20 @@ def test_tokens_stand_above_their_moments_which_enter_no_sum(context):
         np.testing.assert_array_equal(own, logprobs_S)
         moments = [logprobs_S, 2 * logprobs_S, logprobs_S**2]
         np.testing.assert_array_equal(scores, moments)
+    # One id has no target.
+    assert scorer.tokens([sequences[0][:1]])[0].shape == (3, 0)
+    assert scorer.log_likelihoods([sequences[0][:1]]).tolist() == [0.0]
     logliks = scorer.log_likelihoods(sequences)
     np.testing.assert_allclose(logliks, [direct(ids) for ids in sequences], **FLOAT64)
 
 
-@pytest.mark.parametrize("n_ids", [30, 31, 44, 45, 46, 100])
-def test_every_target_sees_its_whole_prefix_or_half_a_context(n_ids):
+def test_every_target_sees_its_whole_prefix_or_half_a_context():
     scorer = Scorer(n_seen, context=30, batch_tokens=64)
-    ((seen,),) = scorer.tokens([np.ones(n_ids, np.int32)])
-    assert len(seen) == n_ids - 1
-    np.testing.assert_array_equal(seen[:29], np.arange(1, 30))
-    assert (seen[29:] >= 15).all() and (seen <= 29).all()
+    for n_ids in (30, 31, 44, 45, 46, 100):
+        ((seen,),) = scorer.tokens([np.ones(n_ids, np.int32)])
+        assert len(seen) == n_ids - 1
+        np.testing.assert_array_equal(seen[:29], np.arange(1, 30))
+        assert (seen[29:] >= 15).all() and (seen <= 29).all()
 
 
 def test_forward_is_called_with_few_shapes_of_int32():
@@ -166,36 +146,21 @@ def test_forward_is_called_with_few_shapes_of_int32():
 @pytest.mark.parametrize("position", [1, 7, 39])
 @pytest.mark.parametrize("context", [64, 10])
 def test_score_that_is_not_finite_names_sequence_and_position(context, position, value):
-    def forward(inputs_BS, targets_BS):
+    def forward(inputs_BS, targets_BS, is_moment=False):
         logprobs_BS, _, _ = bigram(inputs_BS, targets_BS)
-        return (np.where(targets_BS == 17, np.float32(value), logprobs_BS),)
+        spoilt_BS = np.where(targets_BS == 17, np.float32(value), logprobs_BS)
+        return (logprobs_BS, spoilt_BS, logprobs_BS) if is_moment else (spoilt_BS,)
 
     sequences = [np.full(40, 3, np.int32) for _ in range(9)]
     sequences[5][position] = 17
-    scorer = Scorer(forward, context=context, batch_tokens=64)
-    for score in (scorer.log_likelihoods, scorer.tokens):
+    how = {"context": context, "batch_tokens": 64}
+    scorer = Scorer(forward, **how)
+    moments = Scorer(functools.partial(forward, is_moment=True), **how)
+    for score in (scorer.log_likelihoods, scorer.tokens, moments.tokens):
         with pytest.raises(NonFiniteScoreError) as caught:
             score(sequences)
         assert (caught.value.sequence, caught.value.position) == (5, position)
         assert str(caught.value) == f"sequence 5, id {position}: not finite"
-
-
-def test_moment_that_is_not_finite_is_an_error_too():
-    def forward(inputs_BS, targets_BS):
-        logprobs_BS, _, _ = bigram(inputs_BS, targets_BS)
-        means_BS = np.where(targets_BS == 17, np.float32("nan"), logprobs_BS)
-        return logprobs_BS, means_BS, logprobs_BS
-
-    scorer = Scorer(forward, context=64, batch_tokens=64)
-    with pytest.raises(NonFiniteScoreError, match="sequence 0, id 2: not finite"):
-        scorer.tokens([np.array([3, 4, 17], np.int32)])
-
-
-def test_sequence_of_one_id_has_no_target_and_log_likelihood_zero():
-    scorer = Scorer(bigram, context=64, batch_tokens=64)
-    assert scorer.log_likelihoods([np.array([3], np.int32)]).tolist() == [0.0]
-    (found,) = scorer.tokens([np.array([3], np.int32)])
-    assert found.shape == (1, 0)
 
 
 def drawn_lengths(context, n=500, seed=0):
@@ -248,16 +213,13 @@ def test_all_possible_lengths_make_few_shapes(context, n_shapes):
     # Two a power of two from 16 below the context, and the context itself.
     batches = plan_batches(range(context + 1), context=context, batch_tokens=512)
     assert len(shapes(batches)) == len(bucket_lengths(context)) == n_shapes
+    # One that is partly filled has the shape of the full ones.
+    batches = plan_batches([20] * 7, context=64, batch_tokens=72)
+    assert batches == [Batch(own, 3, 24) for own in ((0, 1, 2), (3, 4, 5), (6,))]
     # At most a third of a row of sixteen or more is padding.
     for length in range(16, context + 1):
         (batch,) = plan_batches([length], context=context, batch_tokens=1)
         assert (batch.length - length) / batch.length < 1 / 3
-
-
-def test_partly_filled_batch_has_the_shape_of_the_full_ones():
-    batches = plan_batches([20] * 7, context=64, batch_tokens=72)
-    rows = (0, 1, 2), (3, 4, 5), (6,)
-    assert batches == [Batch(own, 3, 24) for own in rows]
 
 
 @pytest.mark.parametrize(("context", "n_shapes"), [(32, 1), (1024, 5), (2048, 6)])

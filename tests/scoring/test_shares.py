@@ -1,4 +1,4 @@
-"""Shares of a run: the numbers of one process, each batch once, what is lost is named.
+"""Shares of a run: the numbers of one process, each batch once; commands with a store.
 
 The model is a table in NumPy, except where a command is named.
 """
@@ -6,6 +6,8 @@ The model is a table in NumPy, except where a command is named.
 import collections
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -21,6 +23,7 @@ from jaxcontam.scoring.shares import (
     SharesMissingError,
     each_scored,
 )
+from jaxcontam.scoring.store import ScoreStore
 from tests.support.served_model import byte_tokenizer, decoder, save
 from tests.support.store_process import IDENTITY, counted, drawn_sequences
 
@@ -100,38 +103,30 @@ def test_lost_shares_are_named_once_and_finished(tmp_path, capsys):
 def test_a_merge_names_all_that_is_missing_and_scores_nothing(tmp_path):
     score_share(tmp_path, 0, 3)
     scorer, asked = scorer_of(tmp_path)
-    scorer.division.merges = True
     for count, names in ((2, "1, 2"), (1, "2")):
+        scorer.division = Division(merges=True)
         with pytest.raises(SharesMissingError) as e:
             list(each_scored(calls_of(scorer)))
         assert str(e.value) == f"{count} of 3 shares are missing: {names}"
-        assert asked == []
         score_share(tmp_path, 3 - count, 3)
-        scorer.division = Division(merges=True)
-    expected, _ = alone()
-    assert_same_bits(each_scored(calls_of(scorer)), expected)
+    scorer.division = Division(merges=True)
+    assert_same_bits(each_scored(calls_of(scorer)), alone()[0])
     assert asked == []
 
 
-def test_scores_of_another_machine_are_told_apart(tmp_path, capsys):
-    score_share(tmp_path, 0, 1)
-    other = dataclasses.replace(IDENTITY, device="other")
-    scorer, _ = scorer_of(tmp_path, identity=other)
-    scorer.sums(SEQUENCES)
-    assert (
-        "holds scores of another model, machine or version" in capsys.readouterr().err
-    )
-
-
-def test_a_share_says_what_it_scored(tmp_path):
+def test_a_share_says_what_it_scored_and_scores_of_another_machine_are_told(
+    tmp_path, capsys
+):
     scorer, asked = scorer_of(tmp_path, Share(1, 2))
     n = len(scorer.plan(SEQUENCES)[1])
     with pytest.raises(ShareScored) as e:
         scorer.sums(SEQUENCES)
-    assert (
-        f"{e.value}" == f"share 1 of 2: its {n // 2} of {n} batches are in {tmp_path}"
-    )
-    assert len(asked) == n // 2
+    said = f"share 1 of 2: its {n // 2} of {n} batches are in {tmp_path}"
+    assert (f"{e.value}", len(asked)) == (said, n // 2)
+    other = dataclasses.replace(IDENTITY, device="other")
+    scorer_of(tmp_path, identity=other)[0].sums(SEQUENCES)
+    said = "holds scores of another model, machine or version"
+    assert said in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -146,32 +141,26 @@ def files(tmp_path_factory):
     return folder
 
 
-def results_of(out):
-    """Rows of a report without what depends on the store, and what was scored."""
-    results = json.loads((out / "report.json").read_text())["results"]
-    scored = [
-        row.pop("tokens_scored") + 0 * row.pop("cached_tokens") for row in results
-    ]
-    return results, scored
-
-
 def test_an_audit_in_shares_is_that_of_one_process_to_the_bit(
     files, capsys, monkeypatch
 ):
     monkeypatch.chdir(files)
     words = ["audit", "model", "b.txt", "--tests", "adjacency,stratified"]
     words += ["--reference", "reference", "--out"]
-    assert main([*words, "one"]) == 0
-    for i in range(2):
-        capsys.readouterr()
-        assert main([*words, "two", "--shard", f"{i}/2"]) == 0
-        assert capsys.readouterr().out.startswith(f"share {i} of 2: its ")
+    for end in ("one", "two --shard 0/2", "two --shard 1/2", "two"):
         assert not (files / "two" / "report.json").exists()
-    assert main([*words, "two"]) == 0
-    assert "missing" not in capsys.readouterr().err
+        assert main([*words, *end.split()]) == 0
+        said = capsys.readouterr()
+        assert said.out.startswith(f"share {end[-3]} of 2: its ") == ("/" in end)
+        assert "missing" not in said.err
+    one, two = (
+        json.loads((files / out / "report.json").read_text())["results"]
+        for out in ("one", "two")
+    )
     # The merge scored nothing itself.
-    found, scored = results_of(files / "two")
-    assert found == results_of(files / "one")[0] and not any(scored)
+    for first, second in zip(one, two, strict=True):
+        own = {"tokens_scored": 0, "cached_tokens": second["cached_tokens"]}
+        assert first | own == second
     with np.load("one/orders.npz") as first, np.load("two/orders.npz") as second:
         assert first.files == second.files
         for name in first.files:
@@ -180,7 +169,7 @@ def test_an_audit_in_shares_is_that_of_one_process_to_the_bit(
 
 @pytest.mark.parametrize(
     ("n_processes", "model", "expected"),
-    [(1, 1, None), (1, 8, None), (3, 1, Share(2, 3)), (3, 8, None)],
+    [(1, 1, None), (3, 1, Share(2, 3)), (3, 8, None)],
 )
 def test_a_joined_process_has_a_share_unless_a_copy_spans_processes(
     n_processes, model, expected, monkeypatch
@@ -189,3 +178,69 @@ def test_a_joined_process_has_a_share_unless_a_copy_spans_processes(
     monkeypatch.setattr(shares, "process_index", lambda: n_processes - 1)
     assert jax.local_device_count() < 8
     assert shares.share_of_process(shares.MeshShape(model=model)) == expected
+
+
+@pytest.fixture
+def benchmark(tmp_path):
+    path = tmp_path / "x.txt"
+    order = np.random.default_rng(0).permutation(60)
+    path.write_text("".join(f"question {i} of many\n" for i in order))
+    return path
+
+
+def test_dry_run_says_what_would_be_scored_and_writes_nothing(
+    pulse, benchmark, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    words = ["audit", str(pulse / "model"), str(benchmark)]
+    files = sorted(tmp_path.rglob("*"))
+    assert main([*words, "--dry-run", "--json", "--price-per-hour", "30"]) == 0
+    before = json.loads(capsys.readouterr().out)
+    assert before["price"] == pytest.approx(30 * before["minutes"] / 60)
+    assert Path(before["compiled_in"]).is_dir()
+    assert sorted(tmp_path.rglob("*")) == files
+    # Direction, which decides, is read from the same pairs.
+    assert [test["method"] for test in before["tests"]] == ["direction", "adjacency"]
+    assert before["tests"][0]["n_sequences"] == before["tests"][0]["n_targets"] == 0
+    assert before["minutes"] > 0
+    for test in before["tests"]:
+        assert 0 < test["mde_low"] < test["mde_high"]
+    out = tmp_path / "out"
+    assert main([*words, "--out", str(out)]) == 0
+    document = json.loads((out / "report.json").read_text())
+    (path,) = (out / "store").iterdir()
+    head = len(path.read_bytes().split(b"\n", 1)[0]) + 1
+    assert path.stat().st_size - head == round(
+        1000 * sum(test["store_kb"] for test in before["tests"])
+    )
+    scored = {row["method"]: row for row in document["results"]}
+    for test in before["tests"]:
+        row = scored[test["method"]]
+        assert 10 ** test["log10_p_floor"] == pytest.approx(row["p_floor"])
+        if test["n_sequences"]:
+            assert test["n_targets"] - test["n_cached"] == row["tokens_scored"]
+    capsys.readouterr()
+    assert main([*words, "--out", str(out), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "The store holds every score. No" in " ".join(said.split())
+    assert re.search(r"x +adjacency +([\d,]+) +\1 ", said)
+
+
+def test_scores_of_one_command_are_served_to_another(
+    pulse, benchmark, tmp_path, monkeypatch
+):
+    commit, made = ScoreStore.commit, []
+    # An entry for each batch that a run scores and keeps.
+    monkeypatch.setattr(
+        ScoreStore, "commit", lambda self, rows: made.append(commit(self, rows))
+    )
+    words = ["score", str(pulse / "model"), str(benchmark), "--out"]
+    first, second, third = (tmp_path / f"{name}.jsonl" for name in "abc")
+    assert main([*words, str(first)]) == 0
+    assert [path.name for path in tmp_path.glob("*.store")] == ["a.jsonl.store"]
+    n_batches = len(made)
+    assert main([*words, str(second), "--store", f"{first}.store"]) == 0
+    assert main([*words, str(third), "--no-store"]) == 0
+    assert len(made) == n_batches > 0
+    assert not (tmp_path / "c.jsonl.store").exists()
+    assert first.read_bytes() == second.read_bytes() == third.read_bytes()

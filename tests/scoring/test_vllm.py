@@ -23,12 +23,6 @@ from tests.test_functions import texts
 
 pytestmark = pytest.mark.unoptimised
 
-SHORT = {
-    "tests": "direction",
-    "reference": lambda pairs: [-1.0 - len(b) for _, b in pairs],
-}
-
-
 part = types.SimpleNamespace
 
 
@@ -81,15 +75,11 @@ def vllm(monkeypatch):
 def test_the_engine_that_a_word_names_is_read_at_the_continuation():
     opened = jaxcontam.load("vllm:org/name", api=ApiOptions(context=32))
     assert (opened.info.name, opened.context) == ("org/name", 32)
+    assert opened.info.dtype == "bfloat16"
     ids = np.array([0, 7, 300, 5], np.int32)
     (scores,) = opened.make_scorer(store=None).token_table([ids]).scores
     table_VV = LLM("m").table_VV
     assert scores[0] == pytest.approx(table_VV[ids[:-1], ids[1:]], abs=1e-6)
-
-
-def test_an_audit_takes_the_word_and_tells_the_type_of_the_weights():
-    report = jaxcontam.audit("vllm:org/name", texts(), **SHORT).report
-    assert report.model.dtype == "bfloat16"
 
 
 @pytest.mark.parametrize("wobble", [0.0, 0.01, 0.2])
@@ -101,10 +91,10 @@ def test_numbers_that_depend_on_the_batch_are_told_or_refused(wobble, monkeypatc
     if wobble > 0.05:
         with pytest.raises(InputError, match=r"alone than among others \(by .* 0.2 "):
             scorer.sums(rows)
-        return
-    scorer.sums(rows)
-    told = [note for note in opened.notes() if "differs by 0.01 nats" in note]
-    assert len(told) == (wobble > 0)
+    else:
+        scorer.sums(rows)
+        told = [note for note in opened.notes() if "differs by 0.01 nats" in note]
+        assert len(told) == (wobble > 0)
 
 
 def test_ids_of_an_engine_are_those_of_the_file_in_its_folder(tmp_path):
@@ -120,20 +110,15 @@ def test_a_prefix_cache_and_prompt_tokens_without_numbers_are_refused(monkeypatc
         jaxcontam.load(LLM("org/name"))
     assert "enable_prefix_caching=False" in found.value.hint
     llm = LLM("org/name", enable_prefix_caching=False)
-    empty = [part(prompt_logprobs=[None] * 999)] * 999
-    monkeypatch.setattr(
-        llm, "generate", lambda prompts, *_, **__: empty[: len(prompts)]
-    )
+    empty = [part(prompt_logprobs=[None] * 999)]
+    monkeypatch.setattr(llm, "generate", lambda prompts, *_, **__: empty * len(prompts))
     with pytest.raises(InputError, match="cached prompt tokens"):
-        jaxcontam.audit(llm, texts(), **SHORT)
+        jaxcontam.audit(llm, texts(), tests="direction", reference=lambda pairs: [-1.0])
 
 
-def test_an_engine_that_does_not_start_is_one_line():
+def test_an_engine_that_does_not_start_or_is_not_there_is_one_line(monkeypatch):
     with pytest.raises(InputError, match=r"^vllm:gone: gone is not a local folder$"):
         jaxcontam.load("vllm:gone")
-
-
-def test_a_missing_package_is_one_line_that_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(InputError, match=r"^vllm:a/b: the package vllm is not") as e:
         jaxcontam.load("vllm:a/b")

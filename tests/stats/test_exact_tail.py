@@ -80,14 +80,6 @@ def test_bracket_is_narrow_where_it_is_deep_and_rows_are_many():
         assert tail.log10_upper - tail.log10_lower < 0.1
 
 
-@pytest.mark.parametrize("n_rows", [5, 60])
-def test_rows_from_a_generator_equal_rows_of_a_matrix(n_rows):
-    scores_KM = np.random.default_rng(1).normal(size=(n_rows, 6))
-    whole = lattice_tail(differences(scores_KM), 1e-9)
-    assert whole == lattice_tail((row for row in differences(scores_KM)), 1e-9)
-    assert whole == lattice_tail([row.tolist() for row in differences(scores_KM)], 1e-9)
-
-
 def test_rows_that_stream_by_are_not_kept():
     rng = np.random.default_rng(2)
     n_rows, n_columns = 80, 200_000

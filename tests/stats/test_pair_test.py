@@ -90,31 +90,6 @@ def test_moments_are_those_of_all_orders(n, change):
     assert variance == pytest.approx(sums.var(), rel=1e-10)
 
 
-@pytest.mark.parametrize("n", SIZES)
-def test_centring_removes_what_examples_have_of_their_own(n):
-    rng = np.random.default_rng(n)
-    own = matrix(n)
-    effects = rng.normal(size=(n, 1)) + rng.normal(size=n)
-    centred = double_centred(own)
-    np.testing.assert_allclose(double_centred(own + effects), centred, atol=1e-12)
-    filled = own + 100 * np.eye(n)
-    np.testing.assert_array_equal(double_centred(filled), centred)
-    assert path_moments(filled) == path_moments(own)
-    np.testing.assert_allclose(centred.sum(0), 0, atol=1e-12)
-    np.testing.assert_allclose(centred.sum(1), 0, atol=1e-12)
-    assert not np.diagonal(centred).any()
-
-
-@pytest.mark.parametrize("codes", [[0] * n for n in range(2, 6)] + [[0, 1, 0, 1, 1]])
-def test_orders_that_keep_to_groups_are_there_once_and_the_published_one_first(codes):
-    codes_S = np.array(codes)
-    orders = stratum_orders(codes_S, np.random.default_rng(0))
-    wanted = [list(p) for p in all_paths(len(codes)) if (codes_S[p] == codes_S).all()]
-    assert sorted(orders.tolist()) == sorted(wanted)
-    assert len(orders) == n_stratum_orders(codes_S)
-    assert orders[0].tolist() == list(range(len(codes)))
-
-
 def test_long_strata_are_drawn_from_uniformly_and_reproducibly():
     codes = np.array([0] * 9 + [1])
     orders = stratum_orders(codes, np.random.default_rng(3))
@@ -170,16 +145,6 @@ def test_sums_for_plots_have_the_moments_of_all_orders():
     assert drawn.var() == pytest.approx(variance, rel=0.05)
 
 
-@pytest.mark.parametrize("codes", [[0] * 5, [0, 1, 0, 1, 0], [0, 0, 1, 1, 2]])
-def test_orders_that_share_beginnings_have_the_sums_of_orders_one_by_one(codes):
-    orders_MS = stratum_orders(np.array(codes), np.random.default_rng(0))
-    assert not orders_MS.flags.writeable
-    pairs_SS = np.random.default_rng(1).normal(size=(5, 5))
-    # The same additions in the same order: the same bits.
-    found_M = path_sums(pairs_SS, orders_MS)
-    np.testing.assert_array_equal(found_M, path_sums(pairs_SS, orders_MS.copy()))
-
-
 def test_brief_numbers_are_those_of_the_whole_test():
     strata = strata_of([matrix(7, seed) for seed in range(5)])
     whole, brief = (
@@ -188,15 +153,6 @@ def test_brief_numbers_are_those_of_the_whole_test():
     for name in ("statistic", "log10_p", "p_lower", "effect", "effect_se", "mde"):
         assert getattr(brief, name) == getattr(whole, name)
     assert brief.p_monte_carlo is None and brief.e_value is None
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_a_file_backwards_has_the_statistic_of_the_other_sign(sparse):
-    strata = strata_of(noise(6), sparse=sparse)
-    backwards = strata_of([one[::-1, ::-1] for one in noise(6)], sparse=sparse)
-    a, b = result_of(strata), result_of(backwards)
-    assert b.statistic == pytest.approx(-a.statistic, rel=1e-9)
-    assert b.neighbours.excess == pytest.approx(-a.neighbours.excess, rel=1e-9)
 
 
 def test_scored_pairs_are_the_same_when_a_run_is_reversed():
@@ -242,21 +198,6 @@ def test_standard_errors_of_both_gains_are_those_of_simulation():
         stated = np.mean([getattr(one, f"{name}_se") for one in found])
         assert abs(values.std() / stated - 1) < 4 * 0.035
         assert abs(values.mean()) < 4 * stated / 20
-
-
-def test_groups_are_reversed_within_themselves():
-    codes_S = np.array([0, 1, 0, 0, 1, 1, 2, 2])
-    orders = flipped_orders(codes_S, runs_of(8, 4))
-    assert orders.tolist() == [
-        [0, 1, 2, 3, 4, 5, 6, 7],
-        [3, 1, 2, 0, 4, 5, 6, 7],
-        [0, 1, 2, 3, 5, 4, 7, 6],
-        [3, 1, 2, 0, 5, 4, 7, 6],
-    ]
-    codes_KS = np.tile(codes_S, (30, 1))
-    strata = strata_of(noise(30), codes=codes_KS)
-    planted = strata_of(noise(30) + 3 * np.eye(8, k=1), codes=codes_KS)
-    assert result_of(strata).p_value > 0.01 > result_of(planted).p_value
 
 
 @pytest.mark.parametrize(("n", "length"), [(8, 2), (45, 3), (60, 4), (10_000, 4)])

@@ -139,6 +139,10 @@ def test_perfect_separation_has_the_interval_of_n_pairs_that_all_hold():
     assert auc_delong(np.zeros(30), np.zeros(30)) == (0.5, 0)
     low, high = auc_interval(0.5, 0.0, n=30)
     assert low == pytest.approx(1 - high) and 0.4 < low < 0.5
+    # An error of rounding is no certainty.
+    low, high = auc_interval(0.556, 1e-17, n=12)
+    assert (low, high) == auc_interval(0.556, 0.0, n=12)
+    assert low < 0.45 and high > 0.6
 
 
 def test_paired_difference_is_that_of_the_aucs_and_its_error_that_of_pairs():
@@ -189,12 +193,6 @@ def test_paired_test_keeps_its_size():
         n_found += paired_delong(a[0] + 1, a[1], b[0] + 1, b[1]).p_value <= 0.05
     # 0.05 and 4 standard errors of 500 draws.
     assert n_found / 500 <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / 500)
-
-
-def test_an_error_of_rounding_is_no_certainty():
-    low, high = auc_interval(0.556, 1e-17, n=12)
-    assert (low, high) == auc_interval(0.556, 0.0, n=12)
-    assert low < 0.45 and high > 0.6
 
 
 def accuracy_at(cut, members, nonmembers):

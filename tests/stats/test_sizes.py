@@ -70,8 +70,3 @@ def test_direction_of_the_study_is_that_of_the_method(sparse):
     strata = strata_of(pairs_KSS)
     by_method = direction_test(strata, seed=0, content_digest=DIGEST)
     assert direction_p_value(pairs_KSS) == pytest.approx(by_method.p_value, rel=1e-9)
-
-
-def test_direction_keeps_its_level_in_drift():
-    for sizes in drift.drift_sizes("styles", "short", "coherent", 300).values():
-        assert excess(sizes, 300) <= 3

@@ -3,6 +3,7 @@
 import contextlib
 import http.server
 import json
+import ssl
 import threading
 
 
@@ -18,11 +19,12 @@ def prompt_of(body):
 
 
 @contextlib.contextmanager
-def serving(answer):
+def serving(answer, certificate=None):
     """Yields (URL, requests); a request is (path, headers, body).
 
     `answer(body, number)` gives (status, JSON or bytes, *headers), or writes to the
-    handler that it gets as a third argument and gives None.
+    handler that it gets as a third argument and gives None. With a certificate the
+    server speaks TLS.
     """
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -57,10 +59,15 @@ def serving(answer):
 
     seen, lock = [], threading.Lock()
     server = Server(("127.0.0.1", 0), Handler)
+    scheme = "http"
+    if certificate is not None:
+        scheme, context = "https", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/v1", seen
+        yield f"{scheme}://127.0.0.1:{server.server_port}/v1", seen
     finally:
         server.shutdown()
         server.server_close()

@@ -21,37 +21,17 @@ class Scripted:
         self.answer = answer
         self.calls = []
 
-    def complete(
-        self,
-        prompts,
-        *,
-        max_tokens,
-        temperature=0.0,
-        n_samples=1,
-        seed=0,
-        stop=(),
-        progress=None,
-    ):
-        self.calls.append(
-            {
-                "prompts": list(prompts),
-                "max_tokens": max_tokens,
-                "temperature": temperature,
-                "n_samples": n_samples,
-                "seed": seed,
-                "stop": stop,
-            }
-        )
+    def complete(self, prompts, *, progress=None, n_samples=1, **how):
+        how = {"temperature": 0.0, "seed": 0, "stop": ()} | how
+        self.calls.append({"prompts": list(prompts), "n_samples": n_samples} | how)
         answers = []
         for i, prompt in enumerate(prompts):
-            answers.append(
-                tuple(
-                    one if isinstance(one, Completion) else Completion(text=one)
-                    for one in (
-                        self.answer(prompt, temperature, k) for k in range(n_samples)
-                    )
-                )
+            own = (self.answer(prompt, how["temperature"], k) for k in range(n_samples))
+            whole = (
+                one if isinstance(one, Completion) else Completion(text=one)
+                for one in own
             )
+            answers.append(tuple(whole))
             if progress is not None:
                 progress((i + 1) * n_samples, len(prompts) * n_samples)
         return answers

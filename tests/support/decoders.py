@@ -16,26 +16,11 @@ from jaxcontam.models.weights import is_operand
 LLAMA = llama_shape(
     vocab_size=300, d_model=36, n_layers=3, n_heads=6, d_ff=53, context=24
 )
-BIASES = {"qkv_bias": True, "output_bias": True, "mlp_bias": True}
-LLAMA_FULL = dataclasses.replace(
-    LLAMA,
-    n_kv_heads=2,
-    head_dim=10,
-    rope_theta=500_000.0,
-    norm_eps=1e-2,
-    activation="gelu_tanh",
-    tied=False,
-    **BIASES,
-)
-GPT2 = dataclasses.replace(
-    LLAMA,
-    positions="learned",
-    norm="layer",
-    norm_eps=1e-2,
-    activation="gelu",
-    gated=False,
-    **BIASES,
-)
+MORE = {"qkv_bias": True, "output_bias": True, "mlp_bias": True, "norm_eps": 1e-2}
+FULL = {"n_kv_heads": 2, "head_dim": 10, "rope_theta": 500_000.0, "tied": False}
+LLAMA_FULL = dataclasses.replace(LLAMA, activation="gelu_tanh", **FULL, **MORE)
+OLDER = {"positions": "learned", "norm": "layer", "activation": "gelu", "gated": False}
+GPT2 = dataclasses.replace(LLAMA, **OLDER, **MORE)
 # Names start with the model_type.
 SHAPES = {
     "llama": LLAMA,

@@ -16,33 +16,14 @@ WINDOW = GROUPED | dict(sliding_window=5)
 CHOSEN = dict(num_experts_per_tok=2)
 EXPERTS = CHOSEN | dict(num_experts=3, moe_intermediate_size=10)
 SHARED = EXPERTS | dict(shared_expert_intermediate_size=8)
-DEEPSEEK = SIZES | dict(
-    n_routed_experts=4,
-    n_shared_experts=2,
-    num_experts_per_tok=2,
-    moe_intermediate_size=10,
-    moe_layer_freq=1,
-    first_k_dense_replace=1,
-    kv_lora_rank=6,
-    qk_nope_head_dim=4,
-    qk_rope_head_dim=2,
-    v_head_dim=4,
-)
-QWEN3_5 = GROUPED | dict(
-    head_dim=8,
-    full_attention_interval=2,
-    linear_num_key_heads=2,
-    linear_num_value_heads=4,
-    linear_key_head_dim=4,
-    linear_value_head_dim=6,
-    rope_parameters=dict(
-        rope_type="default",
-        rope_theta=1e7,
-        partial_rotary_factor=0.25,
-        mrope_interleaved=True,
-        mrope_section=[1, 0, 0],
-    ),
-)
+DEEPSEEK = SIZES | dict(n_routed_experts=4, n_shared_experts=2, num_experts_per_tok=2)
+DEEPSEEK |= dict(moe_intermediate_size=10, moe_layer_freq=1, first_k_dense_replace=1)
+DEEPSEEK |= dict(kv_lora_rank=6, qk_nope_head_dim=4, qk_rope_head_dim=2, v_head_dim=4)
+QUARTER = dict(rope_type="default", rope_theta=1e7, partial_rotary_factor=0.25)
+QUARTER |= dict(mrope_interleaved=True, mrope_section=[1, 0, 0])
+QWEN3_5 = GROUPED | dict(head_dim=8, full_attention_interval=2, linear_num_key_heads=2)
+QWEN3_5 |= dict(linear_num_value_heads=4, linear_key_head_dim=4)
+QWEN3_5 |= dict(linear_value_head_dim=6, rope_parameters=QUARTER)
 # Rotations, by an older name and by the newer one.
 FIRST = dict(original_max_position_embeddings=8)
 LLAMA3 = FIRST | dict(

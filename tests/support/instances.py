@@ -1,5 +1,6 @@
 """Instances that a test writes down."""
 
+import csv
 import json
 
 from jaxcontam.replication.control import judge_result
@@ -24,18 +25,35 @@ def judged(labels, **more):
     if not isinstance(labels, Judged):
         n_refused = list(labels).count(None)
         labels = Judged(labels=tuple(labels), n_refused=n_refused)
-    return judge_result(
-        labels,
-        method="judge_local",
-        benchmark="set",
-        fingerprint="sha256:0",
-        judge_version="v",
-        prompt_version=None,
-        **more,
-    )
+    more |= {"method": "judge_local", "benchmark": "set", "fingerprint": "sha256:0"}
+    return judge_result(labels, judge_version="v", prompt_version=None, **more)
 
 
 def results(out):
     """Rows of the report in a folder, by method."""
     document = json.loads((out / "report.json").read_text())
     return {row["method"]: row for row in document["results"]}
+
+
+def saved(path, rows, delimiter=",", encoding="utf-8"):
+    """A file of columns, and the folders that it stands in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding=encoding, newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def edits(a, b, change=1):
+    """Levenshtein's distance by the plain table, its first row and column counted up.
+
+    Where a change costs 2, what is left as it is is the longest common subsequence.
+    """
+    row = list(range(len(b) + 1))
+    for i, one in enumerate(a, 1):
+        last, row = row, [i]
+        for j, other in enumerate(b):
+            changed = last[j] + change * (one != other)
+            row.append(min(last[j + 1] + 1, row[j] + 1, changed))
+    return row[-1]

@@ -4,6 +4,7 @@ import json
 
 from eval.known_models import read_table
 from jaxcontam.models.checkpoint import save_checkpoint
+from tests.support.labelled_rows import write_lines
 from tests.support.membership_model import (
     MEMBERS,
     OTHERS,
@@ -33,7 +34,7 @@ ROWS = [
 
 def write_rows(path, rows):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    write_lines(path, rows)
 
 
 def write_mirror(folder):

@@ -19,15 +19,15 @@ from jaxcontam.scoring.opened import opened_checkpoint
 
 N_TEXTS = 24
 CONTEXT = 96
+SIZES = {"d_model": 32, "n_layers": 1, "n_heads": 2, "d_ff": 64}
+WORDS = [f"{a}{b}" for a in "bcdfgklm" for b in ("a", "eno", "ist", "or", "un")]
 
 
 def drawn_texts(n, seed, *, n_words=10):
     """Sentences of one distribution, so that nothing but training tells them apart."""
     rng = np.random.default_rng(seed)
-    words = [f"{a}{b}" for a in "bcdfgklm" for b in ("a", "eno", "ist", "or", "un")]
-    return [
-        " ".join(rng.choice(words, size=n_words)).capitalize() + "." for _ in range(n)
-    ]
+    drawn = (" ".join(rng.choice(WORDS, size=n_words)) for _ in range(n))
+    return [f"{text.capitalize()}." for text in drawn]
 
 
 MEMBERS = drawn_texts(N_TEXTS, seed=1)
@@ -41,12 +41,9 @@ def tokenizer():
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=320,
-        special_tokens=["<|bos|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    flags = {"special_tokens": ["<|bos|>"], "initial_alphabet": alphabet}
+    trainer = trainers.BpeTrainer(vocab_size=320, show_progress=False, **flags)
     made.train_from_iterator([*drawn_texts(40, seed=9), *SHOTS], trainer)
     return made
 
@@ -62,24 +59,15 @@ def fast_tokenizer():
 
 def checkpoint_of(decoder, *, prefix=True, fingerprint="sha256:tiny"):
     """A checkpoint that is on no disk."""
-    return Checkpoint(
-        name="tiny",
-        decoder=decoder,
-        tokenizer=plain_tokenizer(tokenizer()),
-        prefix_id=0 if prefix else None,
-        fingerprint=fingerprint,
-    )
+    fields = {"name": "tiny", "decoder": decoder, "fingerprint": fingerprint}
+    fields |= {"prefix_id": 0 if prefix else None}
+    return Checkpoint(tokenizer=plain_tokenizer(tokenizer()), **fields)
 
 
 def fresh_decoder(seed=0):
     """A model that has seen nothing."""
     shape = llama_shape(
-        vocab_size=tokenizer().get_vocab_size(),
-        d_model=32,
-        n_layers=1,
-        n_heads=2,
-        d_ff=64,
-        context=CONTEXT,
+        vocab_size=tokenizer().get_vocab_size(), context=CONTEXT, **SIZES
     )
     return Decoder(shape, rngs=nnx.Rngs(seed))
 
@@ -89,10 +77,8 @@ def overfitted(texts=None) -> TextModel:
     """A model trained on some texts alone, or on `MEMBERS`, for some seconds."""
     decoder = fresh_decoder()
     graphdef, state = nnx.split(decoder)
-    ids = [
-        np.array([0, *encoded])
-        for encoded in encode_texts(tokenizer(), texts or MEMBERS)
-    ]
+    encoded = encode_texts(tokenizer(), texts or MEMBERS)
+    ids = [np.array([0, *own]) for own in encoded]
     S = max(len(row) for row in ids) - 1
     padded_BT = np.stack([np.pad(row, (0, S + 1 - len(row))) for row in ids])
     mask_BS = np.arange(S)[None] < np.array([len(row) - 1 for row in ids])[:, None]
@@ -118,9 +104,8 @@ def overfitted(texts=None) -> TextModel:
 
     (state, _), losses = train(state)
     assert losses[-1] < 1.0, "it knows them by heart"
-    return text_model(
-        opened_checkpoint(checkpoint_of(nnx.merge(graphdef, state))), store=None
-    )
+    made = checkpoint_of(nnx.merge(graphdef, state))
+    return text_model(opened_checkpoint(made), store=None)
 
 
 def save_overfitted(folder, texts=None):

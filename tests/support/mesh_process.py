@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import jax
 import numpy as np
@@ -43,27 +44,17 @@ ROOT = Path(__file__).resolve().parents[2]
 V, D, LAYERS, CONTEXT = 1100, 32, 2, 64
 # Of one device, in the comparison to the bit.
 ROWS_OF_A_DEVICE, LENGTH = 2, 64
-_COLLECTIVES = (
-    "all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute|"
-    "collective-broadcast"
-)
+_COLLECTIVES = "all-gather|all-reduce|all-to-all|reduce-scatter|collective-[a-z]+"
 
 
 def started(*arguments, n_devices):
     """A process of this file on so many virtual devices, running."""
-    return subprocess.Popen(
-        [sys.executable, __file__, *map(str, arguments)],
-        env={
-            **os.environ,
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={n_devices}",
-            "JAX_PLATFORMS": "cpu",
-            "PYTHONPATH": str(ROOT),
-        },
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    devices = f"--xla_force_host_platform_device_count={n_devices}"
+    own = {"XLA_FLAGS": devices, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    pipe = subprocess.PIPE
+    words = [sys.executable, __file__, *map(str, arguments)]
+    how = {"cwd": ROOT, "stdout": pipe, "stderr": pipe, "text": True}
+    return subprocess.Popen(words, env=os.environ | own, **how)
 
 
 def decoder(d_ff=64):
@@ -83,8 +74,7 @@ def decoder(d_ff=64):
 def placed(word):
     """The decoder on a mesh of all devices."""
     graphdef, state = nnx.split(decoder())
-    state, _ = on_mesh(state, device_mesh(parse_mesh(word)))
-    return nnx.merge(graphdef, state)
+    return nnx.merge(graphdef, on_mesh(state, device_mesh(parse_mesh(word)))[0])
 
 
 def drawn(low, high, n, seed=0):
@@ -126,52 +116,46 @@ def norms(decoder):
 KINDS = {"tokens": token_scores, "pairs": pair_scores, "norms": norms}
 
 
-def scores(word, kinds):
-    """Scores of some kinds on a mesh, under names that say which."""
-    model = placed(word)
-    return {f"{word} {kind}": KINDS[kind](model) for kind in kinds}
-
-
 def compiled(shape, mesh, n_rows=16):
     """The kernel's compiled program for a decoder of a shape; nothing is allocated."""
-    made = nnx.eval_shape(lambda: Decoder(shape, rngs=nnx.Rngs(0)))
-    graphdef, state = nnx.split(made)
+    graphdef, state = nnx.split(
+        nnx.eval_shape(lambda: Decoder(shape, rngs=nnx.Rngs(0)))
+    )
     sharding = mesh_sharding(state, mesh)
+
+    def placed(shape, dtype, spec):
+        where = NamedSharding(mesh, spec)
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=where)
+
     state = jax.tree.map(
-        lambda leaf, spec: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, spec)
-        ),
+        lambda leaf, spec: placed(leaf.shape, leaf.dtype, spec),
         state,
         sharding.specs(state),
     )
-    ids = jax.ShapeDtypeStruct(
-        (n_rows, LENGTH), np.int32, sharding=NamedSharding(mesh, ROWS)
-    )
-    return mesh_module._tokens.lower(
+    ids = placed((n_rows, LENGTH), np.int32, ROWS)
+    lowered = mesh_module._tokens.lower(
         graphdef, mesh, sharding, False, state, ids, ids
-    ).compile()
+    )
+    return lowered.compile()
 
 
 def _flat(arrays):
     return np.concatenate([np.ravel(array) for array in arrays])
 
 
-def _collectives(program):
-    return re.findall(rf"= .*? ({_COLLECTIVES})(?:-start)?\(", program.as_text())
-
-
 def _rows_together(devices, ids):
     """Tokens' scores and moments of rows that these devices share."""
-    graphdef, state = nnx.split(decoder())
     mesh = device_mesh(MeshShape(), devices)
-    found = sharded_forward(graphdef, state, mesh, moments=True)(ids, ids)
-    return np.stack([np.asarray(part) for part in found])
+    forward = sharded_forward(*nnx.split(decoder()), mesh, moments=True)
+    return np.stack([np.asarray(part) for part in forward(ids, ids)])
 
 
 def eight(out):
     assert len(jax.devices()) == 8
-    found = scores("data=8", ["tokens"])
-    found |= scores("data=2,model=4", ["tokens", "pairs"])
+    found = {"data=8 tokens": token_scores(placed("data=8"))}
+    for kind in ("tokens", "pairs"):
+        word = "data=2,model=4"
+        found[f"{word} {kind}"] = KINDS[kind](placed(word))
     ids = np.stack(drawn(LENGTH, LENGTH, 8 * ROWS_OF_A_DEVICE, seed=2))
     found["together"] = _rows_together(None, ids)
     alone = [_rows_together(jax.devices()[:1], rows) for rows in np.split(ids, 8)]
@@ -185,7 +169,8 @@ def eight(out):
     for word in ("data=8", "model=8"):
         program = compiled(shape, device_mesh(parse_mesh(word)))
         memory = program.memory_analysis()
-        found[f"{word} collectives"] = np.array(_collectives(program), "U20")
+        sent = re.findall(rf"= .*? ({_COLLECTIVES})(?:-start)?\(", program.as_text())
+        found[f"{word} collectives"] = np.array(sent, "U20")
         found[f"{word} kept"] = memory.argument_size_in_bytes
         found[f"{word} needed"] = memory.temp_size_in_bytes
     np.savez(out, **found)
@@ -212,16 +197,11 @@ def families(out, folder):
         for path, part in jax.tree.leaves_with_path(state):
             name = weight_name(path)
             assert np.array_equal(np.asarray(part), whole.pop(name)), (place, name)
-            if {2 * shard.data.size for shard in part.addressable_shards} == {
-                part.size
-            }:
+            if all(2 * own.data.size == part.size for own in part.addressable_shards):
                 halves.add(name)
         assert not whole, place
-        assert (
-            {"embedding", *kernels}
-            <= halves
-            == {*dict(mesh_sharding(state, mesh).axes)}
-        )
+        divided = {*dict(mesh_sharding(state, mesh).axes)}
+        assert {"embedding", *kernels} <= halves == divided
     np.savez(out)
 
 
@@ -266,34 +246,30 @@ def counted_bytes():
     """Within it, the bytes of each read of a part of a tensor."""
     opened, read = weights._open, []
 
+    class Counted:
+        """A file, or a tensor in it."""
+
+        def __init__(self, opened):
+            self._opened = opened
+
+        def __getattr__(self, name):
+            return getattr(self._opened, name)
+
+        def get_slice(self, name):
+            return Counted(self._opened.get_slice(name))
+
+        def __getitem__(self, cut):
+            part = self._opened[cut]
+            read.append(part.nbytes)
+            return part
+
     @contextlib.contextmanager
     def counted(path):
         with opened(path) as handle:
-            yield _Counted(handle, read)
+            yield Counted(handle)
 
-    weights._open = counted
-    try:
+    with mock.patch.object(weights, "_open", counted):
         yield read
-    finally:
-        weights._open = opened
-
-
-class _Counted:
-    """A file, or a tensor in it, whose parts are counted as they are read."""
-
-    def __init__(self, opened, read):
-        self._opened, self._read = opened, read
-
-    def __getattr__(self, name):
-        return getattr(self._opened, name)
-
-    def get_slice(self, name):
-        return _Counted(self._opened.get_slice(name), self._read)
-
-    def __getitem__(self, cut):
-        part = self._opened[cut]
-        self._read.append(part.nbytes)
-        return part
 
 
 if __name__ == "__main__":

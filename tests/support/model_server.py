@@ -73,17 +73,14 @@ def _choice(checkpoint, prompt, body):
         likeliest.append({_word(tokenizer, i): float(logprobs_V[i]) for i in best})
     first = 0 if body.get("echo") else n_prompt
     ends = itertools.accumulate(map(len, pieces), initial=0)
-    return {
-        "text": "".join(pieces[first:]),
-        "finish_reason": "length",
-        "n_prompt": n_prompt,
-        "logprobs": {
-            "tokens": pieces[first:],
-            "token_logprobs": own[first:],
-            "top_logprobs": likeliest[first:],
-            "text_offset": [*ends][first:-1],
-        },
+    logprobs = {
+        "tokens": pieces[first:],
+        "token_logprobs": own[first:],
+        "top_logprobs": likeliest[first:],
+        "text_offset": [*ends][first:-1],
     }
+    text = "".join(pieces[first:])
+    return {"text": text, "n_prompt": n_prompt, "logprobs": logprobs}
 
 
 def _word(tokenizer, token):

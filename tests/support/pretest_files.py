@@ -9,18 +9,8 @@ from jaxcontam.stats.pretests import pretest_battery
 
 
 def sentences(rng, n):
-    words = [
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "iota",
-        "kappa",
-    ]
+    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
+    words += ["iota", "kappa"]
     return [
         " ".join(rng.choice(words, size=rng.integers(3, 20))) + f" {rng.integers(1e9)}"
         for _ in range(n)
@@ -46,13 +36,11 @@ VOCABULARY = [f"word{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(400)]
 
 def text(rng, least=6, most=18):
     """Words of a vocabulary in which some are frequent."""
-    ranks = np.arange(1, len(VOCABULARY) + 1)
-    return " ".join(rng.choice(VOCABULARY, rng.integers(least, most), p=_zipf(ranks)))
+    return " ".join(rng.choice(VOCABULARY, rng.integers(least, most), p=_SHARES))
 
 
-def _zipf(ranks):
-    weights = 1 / ranks**0.9
-    return weights / weights.sum()
+_WEIGHTS = 1 / np.arange(1, len(VOCABULARY) + 1) ** 0.9
+_SHARES = _WEIGHTS / _WEIGHTS.sum()
 
 
 def _runs_of_four(rng, n, n_values=2):
@@ -75,15 +63,9 @@ def labels_in_text(rng, n, repeat=0.75):
 
 
 def labels_in_chat(rng, n):
-    return [
-        json.dumps(
-            [
-                {"role": "user", "content": text(rng)},
-                {"role": "assistant", "content": ("positive", "negative")[label]},
-            ]
-        )
-        for label in _labels(rng, n, 0.75)
-    ]
+    said = [(text(rng), ("positive", "negative")[i]) for i in _labels(rng, n, 0.75)]
+    rows = [zip(("user", "assistant"), pair, strict=True) for pair in said]
+    return [json.dumps([{"role": r, "content": t} for r, t in row]) for row in rows]
 
 
 def key_order(rng, n):
@@ -205,9 +187,8 @@ def dated(rng, n):
 
 
 def weekdays(rng, n):
-    names = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday"]
-    names.append("Saturday")
-    return [f"On {names[i % 7]} {text(rng)}" for i in range(n)]
+    names = ["Sun", "Mon", "Tues", "Wednes", "Thurs", "Fri", "Satur"]
+    return [f"On {names[i % 7]}day {text(rng)}" for i in range(n)]
 
 
 def lettered(rng, n):
@@ -219,8 +200,6 @@ def taken_up(rng, n):
     rows = []
     while len(rows) < n:
         word = rng.choice(VOCABULARY)
-        rows += [
-            f"{text(rng)} saw a {word} {text(rng, 2, 4)}",
-            f"This {word} {text(rng)}",
-        ]
+        rows.append(f"{text(rng)} saw a {word} {text(rng, 2, 4)}")
+        rows.append(f"This {word} {text(rng)}")
     return rows[:n]

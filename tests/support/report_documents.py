@@ -16,66 +16,34 @@ _NUMBERS = {field.name for field in dataclasses.fields(OrderNumbers)}
 
 def order_result(benchmark="boolq", **changes):
     """A decided result; changes are fields of it or of its numbers."""
-    numbers = {
-        "statistic": 9.5,
-        "p_value": 1e-6,
-        "log10_p": -6.0,
-        "p_lower": 0.9e-6,
-        "p_monte_carlo": None,
-        "p_floor": 1e-60,
-        "e_value": 100.0,
+    numbers = {"statistic": 9.5, "p_value": 1e-6, "log10_p": -6.0, "p_lower": 0.9e-6}
+    numbers |= {"p_monte_carlo": None, "p_floor": 1e-60, "e_value": 100.0}
+    numbers |= {
         "effect": 0.1 + 0.2,
         "effect_se": 0.05,
         "mde": 0.25,
         "scores": "centred",
     }
-    fields = {
-        "benchmark": benchmark,
-        "fingerprint": f"sha256:{benchmark}",
-        "content_digest": f"sha256:c{benchmark}",
-        "order_provenance": "published",
-        "n_examples": 100,
-        "n_cut": 0,
-        "method": "stratified",
-        "primary": True,
-        "null": "exchangeability",
-        "validity": "exact",
-        "n_strata": 12,
-        "n_dropped": 0,
-        "n_orders": 9,
-        "group_field": None,
-        "tokens_scored": 1000,
-        "cached_tokens": 0,
-        "p_adjusted": 1e-6,
-        "mde_adjusted": 0.3,
-        "effect_unit": "nats per example boundary",
-        "pretests": (
-            Pretest(name="length_trend", statistic=0.1, p_value=0.5, passed=True),
-        ),
-        "verdict": "contaminated",
-    }
+    trend = Pretest(name="length_trend", statistic=0.1, p_value=0.5, passed=True)
+    fields = {"benchmark": benchmark, "fingerprint": f"sha256:{benchmark}"}
+    fields |= {"content_digest": f"sha256:c{benchmark}"}
+    fields |= {"order_provenance": "published", "n_examples": 100, "n_cut": 0}
+    fields |= {"method": "stratified", "primary": True, "null": "exchangeability"}
+    fields |= {"validity": "exact", "n_strata": 12, "n_dropped": 0, "n_orders": 9}
+    fields |= {"group_field": None, "tokens_scored": 1000, "cached_tokens": 0}
+    fields |= {"p_adjusted": 1e-6, "mde_adjusted": 0.3, "pretests": (trend,)}
+    fields |= {"effect_unit": "nats per example boundary", "verdict": "contaminated"}
     of_numbers = {name: changes.pop(name) for name in _NUMBERS & set(changes)}
     return OrderResult(numbers=OrderNumbers(**numbers | of_numbers), **fields | changes)
 
 
 def reference_result(**changes):
     """A reference model that is silent; changes are fields of it."""
-    silent = ReferenceResult(
-        name="old",
-        fingerprint="sha256:old",
-        p_value=0.3,
-        log10_p=-0.5,
-        effect=0.0,
-        effect_se=0.05,
-        difference=0.3,
-        difference_se=0.07,
-        difference_p=1e-6,
-        difference_log10_p=-6.0,
-        half_p=1e-3,
-        scale=1.0,
-        loglik_gap=-0.4,
-    )
-    return dataclasses.replace(silent, **changes)
+    fields = {"name": "old", "fingerprint": "sha256:old", "p_value": 0.3}
+    fields |= {"log10_p": -0.5, "effect": 0.0, "effect_se": 0.05, "difference": 0.3}
+    fields |= {"difference_se": 0.07, "difference_p": 1e-6, "difference_log10_p": -6.0}
+    fields |= {"half_p": 1e-3, "scale": 1.0, "loglik_gap": -0.4}
+    return ReferenceResult(**fields | changes)
 
 
 def ranking_result(**changes):
@@ -87,25 +55,13 @@ def ranking_result(**changes):
 
 def audit_report(*results, model="pythia", command=("audit",), seed=0, **changes):
     """A report of an audit."""
-    report = Report(
-        command=(*command, model, *(row.benchmark for row in results)),
-        seed=seed,
-        started="2026-01-01T00:00:00Z",
-        wall_seconds=1.0,
-        model=ModelInfo(
-            name=model,
-            fingerprint=f"sha256:{model}",
-            n_parameters=10,
-            dtype="float32",
-            precision="highest",
-            context=128,
-        ),
-        device=None,
-        versions={"jax": "0.10"},
-        min_effect=0.5,
-        results=results,
-    )
-    return dataclasses.replace(report, **changes)
+    of_model = {"name": model, "fingerprint": f"sha256:{model}", "n_parameters": 10}
+    of_model |= {"dtype": "float32", "precision": "highest", "context": 128}
+    fields = {"command": (*command, model, *(row.benchmark for row in results))}
+    fields |= {"seed": seed, "started": "2026-01-01T00:00:00Z", "wall_seconds": 1.0}
+    fields |= {"model": ModelInfo(**of_model), "device": None, "min_effect": 0.5}
+    fields |= {"versions": {"jax": "0.10"}, "results": results}
+    return Report(**fields | changes)
 
 
 def audit_document(*results, **changes):

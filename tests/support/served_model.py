@@ -1,6 +1,5 @@
 """A tiny model in a folder, whose tokens depend strongly on what stands before them."""
 
-import dataclasses
 import functools
 
 import jax
@@ -9,7 +8,7 @@ import transformers
 from flax import nnx
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from jaxcontam.models.checkpoint import load_checkpoint, save_checkpoint
+from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
 
@@ -34,14 +33,9 @@ def byte_tokenizer():
 @functools.cache
 def decoder(seed=0):
     """Weights far from their start."""
-    shape = llama_shape(
-        vocab_size=len(byte_tokenizer()),
-        d_model=24,
-        n_layers=2,
-        n_heads=4,
-        d_ff=20,
-        context=CONTEXT,
-    )
+    sizes = {"d_model": 24, "n_layers": 2, "n_heads": 4, "d_ff": 20}
+    words = len(byte_tokenizer())
+    shape = llama_shape(vocab_size=words, context=CONTEXT, **sizes)
     made = nnx.eval_shape(lambda: Decoder(shape, rngs=nnx.Rngs(0)))
     rng = np.random.default_rng(seed)
 
@@ -61,8 +55,3 @@ def save(folder, **changes):
         setattr(tokenizer, name, value)
     save_checkpoint(decoder(), tokenizer, folder)
     return folder
-
-
-def opened(folder, **changes):
-    """The checkpoint of a folder, some of its fields changed."""
-    return dataclasses.replace(load_checkpoint(str(save(folder))), **changes)

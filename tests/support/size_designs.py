@@ -3,7 +3,6 @@
 import functools
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -22,77 +21,59 @@ from jaxcontam.stats.multiple import max_t, shared_sums
 from jaxcontam.stats.pair_test import PairStrata, adjacency_test
 from jaxcontam.stats.randomisation import MODEL_TOLERANCE, randomisation_test
 
-Kind = Callable[[np.random.Generator, np.ndarray], list[np.ndarray]]
-"""Exchangeable values of rows of given lengths, rows independent of each other."""
 
-
-def _rows(flat_N: np.ndarray, sizes_K: np.ndarray) -> list[np.ndarray]:
-    return np.split(flat_N, np.cumsum(sizes_K)[:-1])
-
-
-def _normal(rng: np.random.Generator, sizes_K: np.ndarray) -> list[np.ndarray]:
-    return _rows(rng.normal(size=sizes_K.sum()), sizes_K)
-
-
-def _left_skewed(rng: np.random.Generator, sizes_K: np.ndarray) -> list[np.ndarray]:
-    return _rows(-rng.exponential(size=sizes_K.sum()), sizes_K)
-
-
-def _heavy_tailed(rng: np.random.Generator, sizes_K: np.ndarray) -> list[np.ndarray]:
-    return _rows(rng.standard_t(3, size=sizes_K.sum()), sizes_K)
-
-
-def _heteroscedastic(rng: np.random.Generator, sizes_K: np.ndarray) -> list[np.ndarray]:
+def _heteroscedastic(rng, sizes_K):
     scale_N = np.repeat(rng.lognormal(sigma=1.5, size=len(sizes_K)), sizes_K)
-    return _rows(scale_N * rng.normal(size=sizes_K.sum()), sizes_K)
+    return scale_N * rng.normal(size=sizes_K.sum())
 
 
-def _tied(rng: np.random.Generator, sizes_K: np.ndarray) -> list[np.ndarray]:
-    return _rows(rng.integers(-1, 2, size=sizes_K.sum()).astype(float), sizes_K)
-
-
-def _duplicated(rng: np.random.Generator, sizes_K: np.ndarray) -> list[np.ndarray]:
+def _duplicated(rng, sizes_K):
     """As of few distinct examples: each column repeats one of at most half as many."""
     distinct_K = np.maximum((sizes_K + 1) // 2, 2)
     drawn = rng.random(sizes_K.sum()) * np.repeat(distinct_K, sizes_K)
     starts_N = np.repeat(np.cumsum(sizes_K) - sizes_K, sizes_K)
     values_N = rng.normal(size=sizes_K.sum())
-    return _rows(values_N[starts_N + drawn.astype(int)], sizes_K)
+    return values_N[starts_N + drawn.astype(int)]
 
 
-KINDS: Mapping[str, Kind] = {
-    "normal": _normal,
-    "left-skewed": _left_skewed,
-    "t3": _heavy_tailed,
+KINDS = {
+    "normal": lambda rng, sizes_K: rng.normal(size=sizes_K.sum()),
+    "left-skewed": lambda rng, sizes_K: -rng.exponential(size=sizes_K.sum()),
+    "t3": lambda rng, sizes_K: rng.standard_t(3, size=sizes_K.sum()),
     "heteroscedastic": _heteroscedastic,
-    "tied": _tied,
+    "tied": lambda rng, sizes_K: rng.integers(-1, 2, sizes_K.sum()).astype(float),
     "duplicated": _duplicated,
 }
+"""(generator, lengths of rows) -> their exchangeable values, rows independent."""
 
 LEVELS = (0.05, 0.01, 0.001)
 DIGEST = "sha256:" + "5" * 64
 
 
-def strata_of(pairs_KSS: np.ndarray) -> PairStrata:
+def rows_of(kind, rng, sizes):
+    values_N = KINDS[kind](rng, np.array(sizes))
+    return np.split(values_N, np.cumsum(sizes)[:-1])
+
+
+def strata_of(pairs_KSS):
     """Strata of one size in runs of four, as a pair test takes them."""
     K, S, _ = pairs_KSS.shape
     return PairStrata(
         pairs=pairs_KSS,
         sizes=np.full(K, S),
         codes=np.zeros((K, S), np.int64),
-        runs=np.tile(_runs(S), (K, 1)),
+        runs=np.tile(runs_of(S, length=4), (K, 1)),
         starts=S * np.arange(K),
     )
 
 
-def direction_p_value(pairs_KSS: np.ndarray) -> float:
+def direction_p_value(pairs_KSS):
     """Exact p over the reversals of runs of four, without its cross-checks.
 
-    Args:
-        pairs_KSS: Pair matrices of strata of one size, NaN where not scored.
+    Of pair matrices of strata of one size, NaN where not scored.
     """
-    _, n_examples, _ = pairs_KSS.shape
-    orders_MS = flipped_orders(np.zeros(n_examples, np.int64), _runs(n_examples))
+    _, S, _ = pairs_KSS.shape
+    orders_MS = flipped_orders(np.zeros(S, np.int64), runs_of(S, length=4))
     matrices = [antisymmetric(pairs_SS) for pairs_SS in pairs_KSS]
     sums = [directed_sums(matrix_SS, orders_MS) for matrix_SS in matrices]
     largest_KS = np.nan_to_num(np.abs(pairs_KSS)).max(axis=2)
@@ -101,69 +82,52 @@ def direction_p_value(pairs_KSS: np.ndarray) -> float:
     return 10.0**tail.log10_upper
 
 
-def needed_alone(pairs_KSS: np.ndarray) -> np.ndarray:
+def needed_alone(pairs_KSS):
     """The same with NaN for the pairs that direction does not score by itself."""
-    _, n_examples, _ = pairs_KSS.shape
-    return np.where(needed_pairs(_runs(n_examples)), pairs_KSS, np.nan)
+    _, S, _ = pairs_KSS.shape
+    return np.where(needed_pairs(runs_of(S, length=4)), pairs_KSS, np.nan)
 
 
-def _runs(n_examples: int) -> np.ndarray:
-    return runs_of(n_examples, length=4)
+def _of_method(name, sizes, rng, kind):
+    row, rows = METHODS[name], rows_of(kind, rng, sizes)
+    if isinstance(row, VersionMethod):
+        return row.analyse(rows, 0).p_value
+    return row.analyse(np.stack(rows), np.ones(len(rows)), 0).p_value
 
 
-def _of_method(
-    name: str, sizes: Sequence[int], n_sets: int, rng: np.random.Generator, kind: Kind
-) -> list[float]:
-    """p-values of a method of METHODS that reads rows of given lengths."""
-    row, p_values = METHODS[name], []
-    for _ in range(n_sets):
-        rows = kind(rng, np.array(sizes))
-        if isinstance(row, VersionMethod):
-            p_values.append(row.analyse(rows, 0).p_value)
-        else:
-            numbers = row.analyse(np.stack(rows), np.ones(len(rows)), 0)
-            p_values.append(numbers.p_value)
-    return p_values
-
-
-def _adjacency(rng: np.random.Generator, kind: Kind) -> float:
-    pairs_KSS = np.reshape(kind(rng, np.full(3, 25)), (3, 5, 5))
-    strata = strata_of(pairs_KSS)
+def _adjacency(rng, kind):
+    strata = strata_of(np.reshape(rows_of(kind, rng, [25] * 3), (3, 5, 5)))
     return adjacency_test(strata, seed=0, content_digest=DIGEST, brief=True).p_value
 
 
-def _direction(rng: np.random.Generator, kind: Kind) -> float:
-    return direction_p_value(np.reshape(kind(rng, np.full(8, 64)), (8, 8, 8)))
+def _direction(rng, kind, needed=lambda pairs_KSS: pairs_KSS):
+    pairs_KSS = np.reshape(rows_of(kind, rng, [64] * 8), (8, 8, 8))
+    return direction_p_value(needed(pairs_KSS))
 
 
-def _direction_sparse(rng: np.random.Generator, kind: Kind) -> float:
-    pairs_KSS = np.reshape(kind(rng, np.full(8, 64)), (8, 8, 8))
-    return direction_p_value(needed_alone(pairs_KSS))
-
-
-def _studentised(rng: np.random.Generator, kind: Kind) -> float:
-    rows = kind(rng, np.array([2, 3, 4, 5, 7, 9]))
+def _studentised(rng, kind):
+    rows = rows_of(kind, rng, [2, 3, 4, 5, 7, 9])
     return randomisation_test(rows, np.ones(6), scores="studentised").p_value
 
 
-def _local(rng: np.random.Generator, kind: Kind) -> float:
+def _local(rng, kind):
     """The best run of strata."""
-    rows = kind(rng, np.array([2, 3, 5, 8, 4, 2, 9, 6]))
+    rows = rows_of(kind, rng, [2, 3, 5, 8, 4, 2, 9, 6])
     ties_K = np.array([MODEL_TOLERANCE * np.abs(row).max() for row in rows])
     seed = int(rng.integers(2**32))
     return local_evidence(rows, ties_K, seed=seed, n_draws=999).p_value
 
 
-def _max_t(rng: np.random.Generator, kind: Kind) -> float:
+def _max_t(rng, kind):
     """Three statistics of the same orders, two of them dependent; the best one."""
-    first_KM, second_KM = (np.stack(kind(rng, np.full(10, 5))) for _ in range(2))
+    first_KM, second_KM = (np.stack(rows_of(kind, rng, [5] * 10)) for _ in range(2))
     values_QKM = np.stack([first_KM, second_KM, first_KM + second_KM])
     sums = shared_sums(values_QKM, n_draws=999, seed=int(rng.integers(2**32)))
     return max_t(sums, tolerances=1e-9 * float(np.abs(values_QKM).sum())).p_value
 
 
 # Small designs, because every combination of theirs can be counted.
-TESTS: Mapping[str, Sequence[int] | Callable[[np.random.Generator, Kind], float]] = {
+TESTS = {
     "stratified": [5] * 10,
     "stratified, auto": [10] * 6,
     "reversal": [2] * 20,
@@ -174,7 +138,7 @@ TESTS: Mapping[str, Sequence[int] | Callable[[np.random.Generator, Kind], float]
     "canary_alone": [150],
     "adjacency": _adjacency,
     "direction": _direction,
-    "direction, sparse": _direction_sparse,
+    "direction, sparse": functools.partial(_direction, needed=needed_alone),
     "different lengths, studentised": _studentised,
     "local evidence": _local,
     "max-T of three": _max_t,
@@ -188,29 +152,23 @@ TESTS: Mapping[str, Sequence[int] | Callable[[np.random.Generator, Kind], float]
 
 
 @functools.cache
-def size_of(test: str, kind: str, n_sets: int, *, seed: int = 0) -> tuple[float, ...]:
-    """Share of p-values at or below each of `LEVELS` over fresh null data sets.
-
-    Args:
-        test: Name in `TESTS`.
-        kind: Name in `KINDS`.
-        n_sets: Data sets.
-        seed: With the two names, seeds them.
-    """
-    entropy = [seed, zlib.crc32(test.encode()), zlib.crc32(kind.encode())]
-    rng = np.random.default_rng(entropy)
+def size_of(test, kind, n_sets):
+    """Share of p-values at or below each of `LEVELS` over fresh null data sets."""
+    rng = np.random.default_rng(
+        [0, zlib.crc32(test.encode()), zlib.crc32(kind.encode())]
+    )
     design, name = TESTS[test], test.split(",")[0]
-    if callable(design):
-        return shares([design(rng, KINDS[kind]) for _ in range(n_sets)])
-    return shares(_of_method(name, design, n_sets, rng, KINDS[kind]))
+    if not callable(design):
+        design = functools.partial(_of_method, name, design)
+    return shares([design(rng, kind) for _ in range(n_sets)])
 
 
-def shares(p: Sequence[float]) -> tuple[float, ...]:
+def shares(p):
     """Share of p-values at or below each of `LEVELS`."""
     return tuple(float(np.mean(np.array(p) <= level)) for level in LEVELS)
 
 
-def excess(sizes: Sequence[float], n_sets: int) -> float:
+def excess(sizes, n_sets):
     """Standard errors of the simulation above the level, the worst of the levels."""
     return max(
         (size - level) / math.sqrt(level * (1 - level) / n_sets)

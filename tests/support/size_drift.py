@@ -11,7 +11,6 @@ Dimension key
 """
 
 import zlib
-from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -21,17 +20,10 @@ N_STRATA, SIZE = 12, 8
 """Strata of a file and their size: all combinations of reversals can be counted."""
 
 
-def walk(
-    rng: np.random.Generator, strengths_GG: np.ndarray, n_rows: int, length: float
-) -> np.ndarray:
+def walk(rng, strengths_GG, n_rows, length):
     """(n_rows,) states of a reversible chain that stays for `length` rows on average.
 
-    Args:
-        rng: Draws the states.
-        strengths_GG: Strength of the link between two states; symmetric with a diagonal
-            of 0, which makes the chain reversible.
-        n_rows: Rows of the file.
-        length: At least 1.
+    The strength of the link between two states is symmetric, with a diagonal of 0.
     """
     totals_G = strengths_GG.sum(axis=1)
     ends_GG = np.cumsum(strengths_GG, axis=1)
@@ -47,13 +39,13 @@ def walk(
     return states_N
 
 
-def _topics(rng: np.random.Generator, n_rows: int, length: float) -> np.ndarray:
+def _topics(rng, n_rows, length):
     """A walk on twelve topics, some of which follow each other often."""
     half_GG = np.triu(np.exp(rng.normal(size=(12, 12))), 1)
     return walk(rng, half_GG + half_GG.T, n_rows, length)
 
 
-def _labels(rng: np.random.Generator, n_rows: int, length: float) -> np.ndarray:
+def _labels(rng, n_rows, length):
     """Two labels, three rows to seven; a row keeps the label before it or draws one."""
     fresh_N = rng.random(n_rows) < 1 / length
     fresh_N[0] = True
@@ -61,13 +53,13 @@ def _labels(rng: np.random.Generator, n_rows: int, length: float) -> np.ndarray:
     return drawn_N[np.maximum.accumulate(np.where(fresh_N, np.arange(n_rows), 0))]
 
 
-def _styles(rng: np.random.Generator, n_rows: int, length: float) -> np.ndarray:
+def _styles(rng, n_rows, length):
     """Turns of so many rows by one of three hands; the file begins within a turn."""
     turns_N = (np.arange(n_rows) + rng.integers(int(length))) // int(length)
     return rng.integers(3, size=turns_N[-1] + 1)[turns_N]
 
 
-KINDS: Mapping[str, Callable[[np.random.Generator, int, float], np.ndarray]] = {
+KINDS = {
     "topics": _topics,
     "labels": _labels,
     "styles": _styles,
@@ -84,9 +76,7 @@ states the standard deviation of what one is expected after the other, less the 
 way round, in that of the noise; and that of the logarithm of what a row gains."""
 
 
-def pairs_of(
-    rng: np.random.Generator, states_N: np.ndarray, directed: float, scaled: float
-) -> np.ndarray:
+def pairs_of(rng, states_N, directed, scaled):
     """(K, S, S) pairs `log p(row b | row a)` of a scorer that never saw the file."""
     n_states = int(states_N.max()) + 1
     states_KS = states_N.reshape(-1, SIZE)
@@ -108,13 +98,11 @@ def pairs_of(
     return rows_KS[:, :, None] + columns_KS[:, None, :] + gained_KSS
 
 
-def drift_sizes(
-    kind: str, length: str, scorer: str, n_files: int
-) -> dict[str, tuple[float, ...]]:
+def drift_sizes(kind, length, scorer, n_files):
     """Sizes of direction, of all pairs and of those it needs, over fresh files."""
     words = (kind, length, scorer)
     rng = np.random.default_rng([0, *(zlib.crc32(word.encode()) for word in words)])
-    p: dict[str, list[float]] = {"direction": [], "direction, sparse": []}
+    p = {"direction": [], "direction, sparse": []}
     for _ in range(n_files):
         states_N = KINDS[kind](rng, N_STRATA * SIZE, LENGTHS[length])
         pairs_KSS = pairs_of(rng, states_N, *SCORERS[scorer])

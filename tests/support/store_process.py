@@ -1,29 +1,15 @@
-"""A stub of a model, a scorer of it with a store, and runs of it that tests kill.
-
-No JAX here. `python tests/support/store_process.py TASK FOLDER LOG` does a task; LOG
-gets a line for each batch that the model is asked for.
-"""
+"""A stub of a model, and a scorer of it with a store."""
 
 import hashlib
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 
 from jaxcontam.scoring.identity import ScoreIdentity
-from jaxcontam.scoring.rows import SUMS, fill
-from jaxcontam.scoring.scorer import Scorer, batch_keys
+from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.store import ScoreStore
 
 V, CONTEXT, BATCH_TOKENS = 50, 32, 64
 TABLE = -np.random.default_rng(0).gamma(1.0, size=(V, V)).astype(np.float32)
-
-N_KILLS = 20
 
 IDENTITY = ScoreIdentity(
     model="sha256:0",
@@ -76,76 +62,13 @@ def counted(folder, *, forward=bigrams, identity=IDENTITY, division=None):
     return Scorer(count, **shape, store=store, division=division), asked
 
 
-def scorer_with(folder, log=None, *, pause=0.0):
+def scorer_with(folder, log=None):
     """A scorer of random bigrams; `log` gets the name of each batch it is asked for."""
 
     def forward(inputs_BS, targets_BS):
         if log is not None:
             with log.open("ab", buffering=0) as file:
                 file.write(f"{batch_name(inputs_BS)}\n".encode())
-        time.sleep(pause)
         return bigrams(inputs_BS, targets_BS)
 
     return counted(folder, forward=forward)[0]
-
-
-def held_batches(folder):
-    """Names of the planned batches whose rows are all in the store."""
-    scorer, sequences = scorer_with(folder), drawn_sequences()
-    rows, batches = scorer.plan(sequences)
-    return {
-        batch_name(fill(batch, rows, sequences)[0])
-        for batch in batches
-        if scorer.store.holds(batch_keys(scorer.store, batch, rows, sequences, SUMS))
-    }
-
-
-def killed_run(folder, log, seconds, *, once_it_scores):
-    """A forked run that is killed after some seconds."""
-    pid = os.fork()
-    if not pid:
-        try:
-            scorer_with(folder, log, pause=2e-3).sums(drawn_sequences())
-        finally:
-            os._exit(0)
-    while once_it_scores and not log.exists():
-        time.sleep(1e-3)
-    time.sleep(seconds)
-    os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    assert os.WIFSIGNALED(status), "the run ended before it could be killed"
-
-
-def kill_at_random_moments(folder, log):
-    """For each of N_KILLS killed runs: batches held before it, asked for, and both."""
-    rng, found = np.random.default_rng(0), []
-    for i in range(N_KILLS):
-        held = held_batches(folder)
-        log.unlink(missing_ok=True)
-        # Every other run is sure to score, however slow the machine is.
-        killed_run(folder, log, rng.uniform(0, 0.1), once_it_scores=i % 2)
-        asked = log.read_text().split() if log.exists() else []
-        found.append([len(held), len(asked), len(held & set(asked))])
-    print(json.dumps(found))
-
-
-def said_by(name, folder, log):
-    """What a task of this file printed, as JSON."""
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, __file__, name, folder, log],
-        cwd=root,
-        env={"PYTHONPATH": str(root)},
-        capture_output=True,
-        timeout=60,
-        text=True,
-    )
-    assert done.stderr == ""
-    return json.loads(done.stdout)
-
-
-if __name__ == "__main__":
-    name, *words = sys.argv[1:]
-    assert "jax" not in sys.modules, "the scorer and the store need no JAX"
-    tasks = {task.__name__: task for task in (kill_at_random_moments,)}
-    tasks[name](*map(Path, words))

@@ -6,22 +6,7 @@ from tests.orders.test_order_path import CONTEXT, PREFIX
 
 def opened_stub(name, scorer, tokenizer):
     """What commands see of a stub: see `tests.orders.test_order_path.bigrams`."""
-    fingerprint = f"sha256:{name}"
-    return OpenModel(
-        name=name,
-        fingerprint=fingerprint,
-        tokenizer=tokenizer,
-        prefix_id=PREFIX,
-        context=CONTEXT,
-        info=ModelInfo(
-            name=name,
-            fingerprint=fingerprint,
-            n_parameters=None,
-            dtype="float32",
-            precision="highest",
-            context=CONTEXT,
-        ),
-        device=None,
-        checkpoint=None,
-        make_scorer=lambda **_: scorer,
-    )
+    own = {"name": name, "fingerprint": f"sha256:{name}", "context": CONTEXT}
+    info = ModelInfo(n_parameters=None, dtype="float32", precision="highest", **own)
+    fields = {"tokenizer": tokenizer, "prefix_id": PREFIX, "info": info, "device": None}
+    return OpenModel(checkpoint=None, make_scorer=lambda **_: scorer, **own, **fields)

@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,31 +30,25 @@ COSTS = {"started", "finished", "wall_seconds", "cpu_seconds", "earlier_cpu_seco
 COSTS |= {"test_seconds", "tokens_scored", "cached_tokens", "digest"}
 
 
-@contextlib.contextmanager
-def nothing(shared, folder, patch):
-    yield []
-
-
-@contextlib.contextmanager
-def models_beside(shared, folder, patch):
-    yield ["--models-in", folder / "models"]
-
-
-@contextlib.contextmanager
-def pulse(shared, folder, patch):
+def pulse(shared, folder, **_):
     """The finished run that other tests read as well."""
     from tests.support.pulse_run import pulse_run
 
     shutil.copytree(pulse_run(shared), folder / "out")
-    yield []
+    return []
+
+
+def lines(path, rows):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
 # Of a canary set: as many lines as the blind classifiers need, and a few to spare.
 LIMIT = 13
 
 
-@contextlib.contextmanager
-def canary_files(shared, folder, patch):
+def canary_files(folder, patch, **_):
     """One of the ten sets, whose last line is its first one again."""
     from eval.canaries import runs
 
@@ -62,43 +57,37 @@ def canary_files(shared, folder, patch):
     for name, n in (("corpus/words", 800), ("sets/mnli", 2 * LIMIT + 1)):
         texts = [" ".join(rng.choice(words, 9)) for _ in range(n)]
         texts[2 * LIMIT - 1] = texts[0]
-        path = folder / f"{name}.jsonl"
-        path.parent.mkdir()
-        path.write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
+        lines(folder / f"{name}.jsonl", [{"text": text} for text in texts])
     patch.setattr(runs, "CANARIES", {"mnli": runs.CANARIES["mnli"]})
-    yield ["--corpus", folder / "corpus", "--canaries", folder / "sets"]
+    return ["--corpus", folder / "corpus", "--canaries", folder / "sets"]
 
 
-@contextlib.contextmanager
-def mirror(shared, folder, patch):
+def mirror(folder, patch, **_):
     """Stand-ins of public models and their sets."""
     from eval import known_models
     from tests.support.known_mirror import ROWS, write_mirror
 
     patch.setattr(known_models, "read_table", lambda: tuple(ROWS))
-    yield ["--mirror", write_mirror(folder / "mirror")]
+    return ["--mirror", write_mirror(folder / "mirror")]
 
 
-@contextlib.contextmanager
-def unlearned(shared, folder, patch):
+def unlearned(folder, stack, **_):
     """A model, the one that was tuned to forget, their texts, and a judge."""
     from tests.support import unlearning_models as made
     from tests.support.api_server import chat, serving
 
-    def grade(body, number, handler):
-        return chat("no number" if number == 1 else "Score: 4\nReason: alike.")
-
+    grades = ("Score: 4\nReason: alike.", "no number")
     original, unlearned, texts = made.write_pair(folder)
     rows = [text.split() for text in made.KEPT[:2]]
     asked = [{"question": " ".join(r[:7]), "answer": " ".join(r[7:])} for r in rows]
     asked.append({"question": made.KEPT[2], "answer": None})
-    questions = folder / "q.jsonl"
-    questions.write_text("".join(json.dumps(row) + "\n" for row in asked))
     words = ["--original", original, "--unlearned", unlearned, "--texts", texts]
+    questions = lines(folder / "q.jsonl", asked)
     words += ["--questions", questions, "--template", "{question}"]
     words += ["--words", made.N_WORDS, "--prompt-words", made.PROMPT_WORDS]
-    with serving(grade) as (url, _):
-        yield [*words, "--embedding-model", original, "--judge", f"api:{url}#m"]
+    judge = serving(lambda _, number, __: chat(grades[number == 1]))
+    url, _ = stack.enter_context(judge)
+    return [*words, "--embedding-model", original, "--judge", f"api:{url}#m"]
 
 
 def small_docs():
@@ -111,14 +100,11 @@ def small_docs():
     def text(n):
         return " ".join(rng.choice(names, n))
 
-    return PythonDocs(
-        tuple(text(100) for _ in range(80)),
-        tuple(Question(text(4), text(1) + str(i)) for i in range(150)),
-    )
+    questions = tuple(Question(text(4), text(1) + str(i)) for i in range(150))
+    return PythonDocs(tuple(text(100) for _ in range(80)), questions)
 
 
-@contextlib.contextmanager
-def documented_entry(shared, folder, patch):
+def documented_entry(folder, patch, **_):
     """The example of the documentation as a file."""
     from eval.leaderboard import __main__ as leaderboard
 
@@ -126,7 +112,7 @@ def documented_entry(shared, folder, patch):
     page = (ROOT / "docs/how_to/own_method.md").read_text()
     path = folder / "context_gain.py"
     path.write_text(page.rpartition("```python\n")[2].partition("```")[0])
-    yield ["--entry", path]
+    return ["--entry", path]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +121,7 @@ class Study:
 
     holds: dict[str, str]
     words: str = "--tiny"
-    needs: Callable = nothing
+    needs: Callable = lambda **_: []
     file: str | None = None
     measured: tuple[str, ...] = ()
     slow: bool = False
@@ -143,73 +129,51 @@ class Study:
     apart: bool = False
 
 
-_RULE = "rate reference guessed before half now"
+_POWER = "n_rejected n_models low high passes"
+_HOLDS = {
+    "canaries": {"tests": "benchmark copies method p_value effect effect_se verdict"},
+    "clean_files": {"cells": "", "failures": ""},
+    "inflation": {"cells": "arm copies truth points mde n"},
+    "known_models": {"sets": "model set ours verdict copies published"},
+    "leaderboard": {"standings": "entry auc power passes difference auc_by_copies"},
+    "membership": {"cells": "auc setting tpr", "blind": "auc"},
+    "natural_order": {"records": "case verdict log10_p"},
+    "options": {"rows": "copies p_value effect verdict", "cells": "found accused"},
+    "overlap": {"hits": ""},
+    "power": {"populations": "name seeds", "power": f"test copies level {_POWER}"},
+    "quickstart": {"results": "benchmark method copies verdict"},
+    "reference_rule": {"cells": "kind n_strata share noise found scaled as_they_are"},
+    "replication": {"rows": "planted asked n n_control p_control verdict"},
+    "replication.rule": {"cells": "decided_by n rate reference guessed before now"},
+    "seen": {"cells": "kind seen numbers"},
+    "tuned": {"rows": "model steps method copies value"},
+    "unlearning": {"results": "", "texts": "text"},
+}
+_WORDS = {
+    "canaries": f"--tiny --limit {LIMIT} --max-example-tokens 20",
+    "known_models": "",
+    "leaderboard": "--tiny --only context_gain coin min_k",
+    "unlearning": "--samples 4",
+}
+_WORDS |= dict.fromkeys(("clean_files", "power"), "--tiny --processes 1")
+_TRAINED = ("membership", "replication", "seen", "tuned")
+_WORDS |= dict.fromkeys(_TRAINED, "--tiny --models 1")
+_NEEDS = {
+    "canaries": canary_files,
+    "known_models": mirror,
+    "leaderboard": documented_entry,
+    "quickstart": pulse,
+    "seen": lambda folder, **_: ["--models-in", folder / "models"],
+    "unlearning": unlearned,
+}
+_FILES = {"membership": "copies", "quickstart": "report", "replication": "report"}
+_SLOW = {*_TRAINED, "inflation", "natural_order", "options", "quickstart"}
 _SPEED = (
     *("growth", "moments", "membership", "train", "audit_memory"),
     *("kernel_30m", "real_30m", "kernel_124m", "real_124m"),
 )
 
 STUDIES = {
-    "canaries": Study(
-        words=f"--tiny --limit {LIMIT} --max-example-tokens 20",
-        needs=canary_files,
-        holds={"tests": "benchmark copies method p_value effect effect_se verdict"},
-    ),
-    "clean_files": Study(
-        words="--tiny --processes 1", holds={"cells": "", "failures": ""}
-    ),
-    "inflation": Study(holds={"cells": "arm copies truth points mde n"}, slow=True),
-    "known_models": Study(
-        words="",
-        needs=mirror,
-        holds={"sets": "model set ours verdict copies published"},
-    ),
-    "leaderboard": Study(
-        words="--tiny --only context_gain coin min_k",
-        needs=documented_entry,
-        holds={"standings": "entry auc power passes difference auc_by_copies"},
-    ),
-    "membership": Study(
-        words="--tiny --models 1",
-        file="copies",
-        holds={"cells": "auc setting tpr", "blind": "auc"},
-        slow=True,
-    ),
-    "natural_order": Study(holds={"records": "case verdict log10_p"}, slow=True),
-    "options": Study(
-        holds={"rows": "copies p_value effect verdict", "cells": "taste found accused"},
-        slow=True,
-    ),
-    "overlap": Study(holds={"hits": ""}, measured=("megabytes_a_second",)),
-    "power": Study(
-        words="--tiny --processes 1",
-        holds={
-            "populations": "name seeds",
-            "power": "test copies level n_rejected n_models low high passes",
-        },
-    ),
-    "quickstart": Study(
-        file="report",
-        needs=pulse,
-        holds={"results": "benchmark method copies verdict"},
-        slow=True,
-    ),
-    "reference_rule": Study(
-        holds={"cells": "kind n_strata share noise found scaled as_they_are"}
-    ),
-    "replication": Study(
-        words="--tiny --models 1",
-        file="report",
-        holds={"rows": "planted asked n n_control p_control verdict"},
-        slow=True,
-    ),
-    "replication.rule": Study(holds={"cells": f"decided_by n {_RULE}"}),
-    "seen": Study(
-        words="--tiny --models 1",
-        needs=models_beside,
-        holds={"cells": "kind seen numbers"},
-        slow=True,
-    ),
     "speed": Study(
         words=f"--tiny --rounds 1 --only {' '.join(_SPEED)}",
         file="cpu",
@@ -218,21 +182,29 @@ STUDIES = {
         slow=True,
         apart=True,
     ),
-    "tuned": Study(
-        words="--tiny --models 1",
-        holds={"rows": "model steps method copies value"},
-        slow=True,
-    ),
-    "unlearning": Study(
-        words="--samples 4", needs=unlearned, holds={"results": "", "texts": "text"}
-    ),
 }
+STUDIES |= {
+    name: Study(
+        words=_WORDS.get(name, "--tiny"),
+        holds=holds,
+        needs=_NEEDS.get(name, lambda **_: []),
+        file=_FILES.get(name),
+        measured=("megabytes_a_second",) if name == "overlap" else (),
+        slow=name in _SLOW,
+    )
+    for name, holds in _HOLDS.items()
+}
+
+
+def last_statement(path):
+    """The one that a user runs."""
+    return ast.parse(Path(path).read_text()).body[-1]
 
 
 def commands():
     """Modules of `eval` that a user can run, by the name after `eval.`."""
     for path in sorted((ROOT / "eval").rglob("*.py")):
-        *_, last = ast.parse(path.read_text()).body
+        last = last_statement(path)
         if isinstance(last, ast.If) and "'__main__'" in ast.unparse(last.test):
             parts = path.relative_to(ROOT / "eval").with_suffix("").parts
             yield ".".join(part for part in parts if part != "__main__")
@@ -243,30 +215,12 @@ def command_line(name, words, patch):
     module = importlib.import_module(f"eval.{name}")
     if hasattr(module, "__path__"):
         module = importlib.import_module(f"eval.{name}.__main__")
-    *_, last = ast.parse(Path(module.__file__).read_text()).body
+    last = last_statement(module.__file__)
     code = compile(ast.Module(last.body, []), module.__file__, "exec")
     patch.setattr(sys, "argv", [name, *map(str, words)])
     with pytest.raises(SystemExit) as ended:
         exec(code, vars(module))
     return ended.value.code
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """Where a study is, and of its runs the exit codes and the numbers."""
-
-    folder: Path
-    codes: list[int]
-    documents: list[dict]
-    remade: list[str]
-
-    @property
-    def out(self):
-        return self.folder / "out"
-
-    @property
-    def document(self):
-        return self.documents[0]
 
 
 def told(name, shared):
@@ -280,7 +234,9 @@ def told(name, shared):
             folder.mkdir()
             with pytest.MonkeyPatch.context() as patch, compiling(plainly=True):
                 path.write_text(json.dumps(_twice(name, shared, folder, patch)))
-    return Told(folder=folder, **json.loads(path.read_text()))
+    found = json.loads(path.read_text())
+    places = {"folder": folder, "out": folder / "out"}
+    return types.SimpleNamespace(document=found["documents"][0], **places, **found)
 
 
 def _stamp(path):
@@ -297,7 +253,8 @@ def _twice(name, shared, folder, patch):
     for place in ("eval.study", "train.prepare", "train.prepared"):
         patch.setattr(f"{place}.code_version", lambda: "a commit")
     codes, documents, stamps = [], [], []
-    with study.needs(shared, folder, patch) as more:
+    with contextlib.ExitStack() as stack:
+        more = study.needs(shared=shared, folder=folder, patch=patch, stack=stack)
         words = [*study.words.split(), *map(str, more), "--out", str(out)]
         # What is measured apart has nothing to go on with.
         for _ in range(1 if study.apart else 2):
@@ -310,10 +267,8 @@ def _twice(name, shared, folder, patch):
             # A pulse run of some studies leaves the tables of the study alone.
             here = out / "tiny" if (out / "tiny").exists() else out
             report = here / f"{study.file or name}.json"
-            document = json.loads(report.read_text())
-            documents.append(document)
+            documents.append(json.loads(report.read_text()))
             left = (path for path in out.rglob("*") if path.parent != report.parent)
             stamps.append({str(path): _stamp(path) for path in left if path.is_file()})
-    first, again = stamps[0], stamps[-1]
-    remade = [path for path in again if again[path] != first.get(path)]
+    remade = [path for path, one in stamps[-1].items() if one != stamps[0].get(path)]
     return {"codes": codes, "documents": documents, "remade": remade}

@@ -1,7 +1,6 @@
 """A tiny model that knows texts, and the same one tuned away from half of them."""
 
 import functools
-import json
 from pathlib import Path
 
 import jax
@@ -14,9 +13,10 @@ from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.kernel import target_scores
+from tests.support.labelled_rows import write_lines
+from tests.support.membership_model import SIZES, WORDS
 
 CONTEXT, BOS = 32, 0
-WORDS = [f"{a}{b}" for a in "bcdfgklm" for b in ("a", "eno", "ist", "or", "un")]
 # Some tokens are random in every step: a model that is certain of all texts has scores
 # near 0, whose ratios say nothing.
 _NOISE = 0.1
@@ -43,14 +43,7 @@ def word_tokenizer(words=WORDS):
 
 def fresh_decoder(seed=0):
     """A model that has seen nothing."""
-    shape = llama_shape(
-        vocab_size=len(WORDS) + 2,
-        d_model=32,
-        n_layers=1,
-        n_heads=2,
-        d_ff=64,
-        context=CONTEXT,
-    )
+    shape = llama_shape(vocab_size=len(WORDS) + 2, context=CONTEXT, **SIZES)
     return Decoder(shape, rngs=nnx.Rngs(seed))
 
 
@@ -80,9 +73,8 @@ def write_pair(folder: Path):
     )
     for name, decoder in zip(("original", "unlearned"), tuned_pair(), strict=True):
         save_checkpoint(decoder, tokenizer, folder / name)
-    texts = folder / "texts.jsonl"
     rows = [{"text": text} for text in FORGOTTEN + KEPT]
-    texts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    texts = write_lines(folder / "texts.jsonl", rows)
     return folder / "original", folder / "unlearned", texts
 
 
@@ -96,14 +88,10 @@ def _trained(decoder, texts, *, steps, seed):
     def step(state, moments, tokens_BT):
         def loss(state):
             model = nnx.merge(graphdef, state)
-            hidden = model(tokens_BT[:, :-1])
-            scores = target_scores(
-                hidden.reshape(-1, hidden.shape[-1]),
-                model.head_VD,
-                tokens_BT[:, 1:].reshape(-1),
-                moments=False,
-            )
-            return -scores.logprobs.mean()
+            hidden_ND = model(tokens_BT[:, :-1]).reshape(-1, SIZES["d_model"])
+            targets_N = tokens_BT[:, 1:].reshape(-1)
+            found = target_scores(hidden_ND, model.head_VD, targets_N, moments=False)
+            return -found.logprobs.mean()
 
         slope = jax.grad(loss)(state)
         updates, moments = optimiser.update(slope, moments)

@@ -22,8 +22,8 @@ def account(code):
     ("response", "how", "n_sent", "words", "hint"),
     [
         # A wrong key or address is wrong for all that is asked.
-        (fault(401), {}, 1, r"HTTP 401 \(busy\)$", "variable API_KEY"),
-        (fault(403), {}, 1, "HTTP 403", "variable API_KEY"),
+        (fault(401), {}, 1, r"HTTP 401 \(busy\)$", "variable OWN_API_KEY"),
+        (fault(403), {}, 1, "HTTP 403", "variable OWN_API_KEY"),
         (fault(404), {}, 1, "HTTP 404", "the URL"),
         (fault(307), {}, 1, "HTTP 307", "leads to"),
         # No wait brings credit.
@@ -39,7 +39,10 @@ def test_what_ends_a_run_is_no_refusal_and_is_tried_as_often_as_it_may_pass(
     response, how, n_sent, words, hint
 ):
     server = Server(lambda *_: response)
-    with opened(server) as client, pytest.raises(ApiError, match=words) as e:
+    with (
+        opened(server, key_variable="OWN_API_KEY") as client,
+        pytest.raises(ApiError, match=words) as e,
+    ):
         client.post(PATH, bodies(1)[0], **how)
     assert not isinstance(e.value, RefusedError)
     assert e.value.status == response.status_code
@@ -87,37 +90,27 @@ def test_an_answer_of_another_form_is_asked_again_and_then_one_clear_line(
         assert texts([client.post(PATH, bodies(1)[0])]) == ["P0"]
 
 
-def test_an_answer_without_choices_is_a_refusal():
-    server = Server(lambda *_: httpx2.Response(200, json={"choices": []}))
-    with opened(server) as client, pytest.raises(RefusedError, match="without choices"):
-        client.post(PATH, bodies(1)[0])
-
-
 def test_another_servers_error_in_a_200_is_read_as_its_status():
     wrapped = {"error": {"message": "slow down", "code": 429}}
+    answers = [{"choices": []}, wrapped, wrapped]
     server = Server(
-        lambda _, number: httpx2.Response(200, json=wrapped) if number < 3 else None
+        lambda *_: httpx2.Response(200, json=answers.pop()) if answers else None
     )
     with opened(server) as client:
-        client.post(PATH, bodies(1)[0])
+        # One without choices is a refusal.
+        with pytest.raises(RefusedError, match="without choices"):
+            client.post(PATH, bodies(1)[0])
         assert client.n_sent == 3
 
 
 @pytest.mark.parametrize("status", [400, 401, 429])
 def test_a_code_of_an_error_may_be_anything(status):
-    data = json.dumps({"error": {"message": "no", "code": [{}]}}).encode()
+    data = b'{"error": {"message": "no", "code": [{}]}}'
     try:
         words = reply({}, data, status=status).words
     except ApiError as e:
         words = str(e)
     assert f"HTTP {status} (no)" in words
-
-
-def test_the_hint_names_the_variable_that_the_key_comes_from():
-    server, settings = Server(lambda *_: fault(401)), {"key_variable": "JUDGE_API_KEY"}
-    with opened(server, **settings) as client, pytest.raises(ApiError) as e:
-        client.post(PATH, bodies(1)[0])
-    assert e.value.hint.endswith("variable JUDGE_API_KEY")
 
 
 TOO_MANY = Failure("garbled", "more values than were asked for")
@@ -156,8 +149,6 @@ def test_a_token_with_its_value_has_32_values_of_its_answer():
 def test_a_host_that_had_answered_may_be_found_again():
     gone = socket.gaierror(socket.EAI_NONAME, "not known")
     assert read_failure(SERVER, gone, has_answered=True).kind == "broken"
-    with pytest.raises(ApiError, match="no such host"):
-        read_failure(SERVER, gone, has_answered=False)
 
 
 SERVER = address.Server(model=ApiModel("url", "m"))

@@ -1,5 +1,7 @@
 """Chat models behind servers, as completers, and the words that name them."""
 
+import itertools
+
 import pytest
 
 from jaxcontam.data.journal import Journal
@@ -57,16 +59,10 @@ def test_each_sample_has_a_seed_of_its_own_and_answers_stand_by_prompt(tmp_path)
         return chat(f"{prompt_of(body)} {body['seed']}")
 
     told, how = [], {"n_samples": 3, "seed": 5, "temperature": 0.8}
+    how |= {"journal": Journal(tmp_path / "j"), "progress": lambda *n: told.append(n)}
     with serving(answer) as (url, seen):
-        found, again = (
-            complete(
-                *(url, prompts),
-                journal=Journal(tmp_path / "j"),
-                progress=lambda *numbers: told.append(numbers),
-                **how,
-            )
-            for prompts in (["a", "b"], ["b"])
-        )
+        found = complete(url, ["a", "b"], **how)
+        again = complete(url, ["b"], **how)
         # Four of these say whether the server samples.
         assert len(seen) == 6 + 4
     seeds = [answer_seed(5, i) for i in range(3)]
@@ -136,12 +132,7 @@ def refusing_fields(*names, status=400):
 
 @pytest.mark.parametrize(
     ("names", "status"),
-    [
-        (["seed"], 400),
-        (["max_tokens"], 400),
-        (["stop"], 422),
-        (["seed", "stop", "max_tokens"], 422),
-    ],
+    [(["seed"], 400), (["stop"], 422), (["seed", "stop", "max_tokens"], 422)],
 )
 def test_a_field_that_the_server_does_not_know_is_left_out_once_for_all(
     tmp_path, names, status
@@ -160,22 +151,17 @@ def test_a_field_that_the_server_does_not_know_is_left_out_once_for_all(
 
 
 def test_samples_without_seeds_are_asked_for_apart_and_each_seed_anew(tmp_path):
-    numbers = iter(range(100))
+    numbers = itertools.count()
 
     def answer(body, number, handler):
-        if "seed" in body:
-            return said("unknown field: seed")
-        return chat(str(next(numbers)))
+        is_seeded = "seed" in body
+        return said("unknown field: seed") if is_seeded else chat(str(next(numbers)))
 
-    def ask(seed):
-        journal = Journal(tmp_path / "j")
-        settings = {"n_samples": 3, "temperature": 0.5, "journal": journal}
-        return complete(url, ["a"], seed=seed, **settings)
-
+    how = {"n_samples": 3, "temperature": 0.5, "journal": Journal(tmp_path / "j")}
     with serving(answer) as (url, _):
-        first, second = ask(0), ask(1)
-        assert len({*first[0], *second[0]}) == 6
-        assert (ask(0), ask(1)) == (first, second)
+        found = [complete(url, ["a"], seed=seed, **how) for seed in (0, 1, 0, 1)]
+    assert len({*found[0][0], *found[1][0]}) == 6
+    assert found[2:] == found[:2]
 
 
 @pytest.mark.parametrize(
@@ -239,26 +225,22 @@ def test_a_server_that_refuses_everything_is_found_out_at_once(tmp_path, answer,
 def test_a_refused_prompt_is_counted_kept_and_asked_again_if_wanted(
     tmp_path, reply, words
 ):
-    refuses = [True]
+    replies = {"bad": reply}
 
     def answer(body, number, handler):
-        is_refused = refuses[0] and prompt_of(body) == "bad"
-        return reply if is_refused else upper(body, number, handler)
+        return replies.get(prompt_of(body)) or upper(body, number, handler)
 
-    def ask(**settings):
-        return complete(url, ["a", "bad"], journal=Journal(tmp_path / "j"), **settings)
+    def ask(**how):
+        return complete(url, ["a", "bad"], journal=Journal(tmp_path / "j"), **how)
 
     with serving(answer) as (url, seen):
-        for _ in range(2):
-            first, refused = ask()
-            assert first == "A"
-            assert refused.endswith(words)
-        refuses[0], n_seen = False, len(seen)
-        assert ask(retry_refused=True) == ["A", "BAD"]
-        assert ask() == ["A", "BAD"]
-    assert len(seen) == n_seen + 1
+        first, refused = ask()
+        assert first == "A" and refused.endswith(words)
+        assert ask() == [first, refused]
+        replies, n_seen = {}, len(seen)
+        assert ask(retry_refused=True) == ask() == ["A", "BAD"]
     # The harmless one is asked where a refusal may be everybody's.
-    assert n_seen <= 4
+    assert len(seen) == n_seen + 1 <= 5
 
 
 def test_an_answer_of_another_protocol_is_one_clear_line():

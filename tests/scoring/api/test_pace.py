@@ -85,7 +85,6 @@ def test_waits_are_drawn_between_nothing_and_their_bound():
         ("7", 7.0),
         ("0", 0.0),
         ("-3", 0.0),
-        ("86400", 120.0),
         ("inf", 120.0),
         ("Sun, 06 Nov 1994 08:49:37 GMT", 0.0),
         ("Sun, 06 Nov 9994 08:49:37 GMT", 120.0),
@@ -115,8 +114,7 @@ def test_after_a_429_no_request_leaves_before_the_wait_is_over():
     with opened(Server(plan), sleep=clock.sleep, concurrency=2) as client:
         client.post_all(PATH, bodies(20))
     # Two were on their way; the others left after 30 s.
-    assert left[0] == 0.0
-    assert min(left[2:]) >= 29.9
+    assert left[0] == 0.0 and min(left[2:]) >= 29.9
 
 
 @pytest.mark.parametrize("says_when", [True, False])

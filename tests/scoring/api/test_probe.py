@@ -106,10 +106,12 @@ def failing(status, said):
 def test_a_right_server_passes_and_its_bos_is_known(bos):
     server = WordServer(bos=bos)
     found = probe(server, url=URL)
-    assert (found.way.echo, found.way.ids, found.way.max_tokens) == (True, False, 0)
-    assert found.way.bos == (bos is not None)
-    assert found.error == 0 and found.difference == 0
+    assert found.way == Way(echo=True, ids=False, max_tokens=0, bos=bos is not None)
+    assert (found.error, found.difference) == (0, 0)
     assert len(server.bodies) <= 5
+    # Each answer is 0.004 nats below the one before it.
+    found = probe(WordServer(bos=bos, noise=0.004), url=URL)
+    assert found.difference == pytest.approx(0.004, abs=1e-12)
 
 
 _NO_NUMBERS = "no log-probabilities"
@@ -152,26 +154,23 @@ def test_a_server_that_gives_no_right_numbers_is_refused(server, said, hint):
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [
-        RefusedError(f"{URL}: HTTP 400 (at least 1)", status=400),
-        ApiError(f"{URL}: HTTP 500 (llama_decode returned 1)", status=500),
-    ],
+    ("status", "stays"),
+    # Another way has other keys in the journal, and a rerun would pay again: a fault
+    # that passes does not change how is asked.
+    [(429, 0), (503, 0), (None, 0), (500, 0), (400, 1), (500, 1)],
 )
-def test_a_server_that_must_write_something_writes_one_token(fault):
-    found = probe(WordServer(refuses_no_tokens=fault), url=URL)
-    assert found.way.max_tokens == 1 and found.error == 0
-
-
-@pytest.mark.parametrize("status", [429, 503, None, 500])
-def test_a_first_fault_that_passes_does_not_change_how_is_asked(status):
-    """Another way has other keys in the journal, and a rerun would pay again."""
-    server, faults = WordServer(), [failing(status, "a fault")]
+def test_a_server_that_must_write_something_writes_one_token(status, stays):
+    kind = RefusedError if status == 400 else ApiError
+    fault = kind(f"{URL}: a fault", status=status)
+    server, faults = WordServer(refuses_no_tokens=fault if stays else None), [fault]
 
     def post(body, *, once=False):
-        return (faults.pop() if faults else server)(body, once=once)
+        if stays or not faults:
+            return server(body, once=once)
+        raise faults.pop()
 
-    assert probe(post, url=URL).way.max_tokens == 0
+    found = probe(post, url=URL)
+    assert (found.way.max_tokens, found.error) == (stays, 0)
 
 
 def test_a_made_up_number_of_the_first_token_is_no_bos():
@@ -197,12 +196,6 @@ def test_a_model_that_writes_parts_of_characters_is_read_on_its_likeliest_words(
     server.off_by_one = True
     with pytest.raises(InputError, match="one token off"):
         probe(post, url=URL)
-
-
-def test_a_server_that_does_not_repeat_itself_is_noticed():
-    # Each answer is 0.004 nats below the one before it.
-    found = probe(WordServer(noise=0.004), url=URL)
-    assert found.difference == pytest.approx(0.004, abs=1e-12)
 
 
 VOCABULARY = ["The", " quick", " brown", " fox", " jumps", *WRITTEN]
@@ -253,42 +246,6 @@ def test_a_server_that_reads_ids_as_other_words_is_refused():
     assert "of this very model" in found.value.hint
 
 
-# A server's answers to one text, and what the model says that it read: llama-cpp-python
-# 0.3.36 with a llama of random weights, with and without a token before the text.
-TEXT = ["hell", "o", " world", " the", " quick", " brown", " fox"]
-OFF_BY_ONE = [None, -5.27518, -5.43478, -5.85801, -5.70552, -5.93445, -5.53655]
-TRUE = [None, -5.3164, -5.3726, -5.7438, -5.8237, -5.8905, -5.7385]
-WITH_BOS = [None, -5.5649, -5.6610, -5.6630, -5.8047, -5.8352, -5.7636]
-TRUE_WITH_BOS = [None, -5.5648, -5.6609, -5.6630, -5.8046, -5.8352, -5.7636]
-
-
-def probe_recorded(values, true):
-    """A server that gives recorded answers, and writes the end of the text."""
-
-    def post(body, *, once=False):
-        if body["max_tokens"] == 0:
-            raise ApiError(f"{URL}: HTTP 500 (llama_decode returned 1)", status=500)
-        found = {"tokens": TEXT[4:], "token_logprobs": true[4:]}
-        if body.get("echo"):
-            n = TEXT.index(words(body["prompt"])[-1]) + 1
-            offsets = [0, 4, 5, 11, 15, 21, 27][:n]
-            found = {"tokens": TEXT[:n], "token_logprobs": values[:n]}
-            found["text_offset"] = offsets
-        return {"choices": [{"index": 0, "text": "", "logprobs": found}]}
-
-    return probe(post, url=URL, prompts=["hello world the"])
-
-
-def test_recorded_answers_one_token_off_are_refused_and_those_with_bos_pass():
-    # The mean of 0.11818, 0.04395 and 0.20195: the last three of the two lists.
-    with pytest.raises(InputError, match=r"by 0\.12 nats on average"):
-        probe_recorded(OFF_BY_ONE, TRUE)
-    found = probe_recorded(WITH_BOS, TRUE_WITH_BOS)
-    assert found.error < 1e-4
-    # It shows no number for the first token, although it puts one before it.
-    assert not found.way.bos
-
-
 ANSWERS = Path(__file__).parents[1] / "engine_answers"
 READ = [-5.25, -6.125, -2.375, -0.5625, -1.75]
 
@@ -310,13 +267,11 @@ def replaying(name):
 
 
 def probe_engine(name):
+    def post(body, *, once=False):
+        return client.post(PATH, body, is_kept=False, tries=1 if once else None)
+
     client = replaying(name)
-    return probe(
-        lambda body, once=False: client.post(
-            PATH, body, is_kept=False, tries=1 if once else None
-        ),
-        url=URL,
-    )
+    return probe(post, url=URL)
 
 
 @pytest.mark.parametrize(
@@ -334,13 +289,20 @@ def test_an_engine_is_found_and_passes_the_probe(name, words, bos):
     assert (found.error, found.difference) == (0, 0)
 
 
-def test_token_ids_go_to_sglang_as_they_are():
-    prompts = ServedPrompts(
-        replaying("sglang"), Way(echo=True, ids=True, is_sglang=True)
-    )
-    (found,) = prompts.scores([(791, 4062, 14198, 39935, 35308)], None)
+def sglang_scores(client, prompt):
+    way = Way(echo=True, ids=not isinstance(prompt, str), is_sglang=True)
+    return ServedPrompts(client, way).scores([prompt], None)
+
+
+def test_token_ids_go_to_sglang_as_they_are_and_other_answers_are_refused():
+    prompt = (791, 4062, 14198, 39935, 35308)
+    (found,) = sglang_scores(replaying("sglang"), prompt)
     assert found.logprobs.tolist() == READ[1:]
     assert found.starts.tolist() == [1, 2, 3, 4]
+    answer = {"meta_info": {"prompt_tokens": 1}}
+    client = opened(lambda _: httpx2.Response(200, json=answer))
+    with pytest.raises(InputError, match="no answer of SGLang's own protocol"):
+        sglang_scores(client, "a fox")
 
 
 def test_an_engine_without_numbers_of_prompts_is_refused_in_one_line():
@@ -351,11 +313,3 @@ def test_an_engine_without_numbers_of_prompts_is_refused_in_one_line():
         "alone, as llama.cpp's server gives"
     )
     assert words in str(found.value) and "\n" not in str(found.value)
-
-
-def test_another_answer_is_none_of_the_protocol():
-    answer = {"meta_info": {"prompt_tokens": 1}}
-    client = opened(lambda _: httpx2.Response(200, json=answer))
-    prompts = ServedPrompts(client, Way(echo=True, ids=False, is_sglang=True))
-    with pytest.raises(InputError, match="no answer of SGLang's own protocol"):
-        prompts.scores(["a fox"], None)
