@@ -158,7 +158,7 @@ class MetricsLog:
         if self._writer is None:
             return
         for row in rows:
-            for name in ("loss", "gradient_norm", "parameter_norm", "rate"):
+            for name in of_steps:
                 if row[name] is not None:
                     self._writer.add_scalar(f"train/{name}", row[name], row["step"])
         self._writer.flush()
