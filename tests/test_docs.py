@@ -77,6 +77,20 @@ def anchor_of(title):
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
+def test_entries_of_the_log_say_what_came_of_them_and_stand_in_the_index():
+    _, index = LOGS[0].read_text().split("| question")
+    named = set(re.findall(r"\]\((docs/log/[^)]+)\)", index))
+    found = set()
+    for month in LOGS[1:]:
+        _, *entries = re.split(r"^## ", month.read_text(), flags=re.MULTILINE)
+        for entry in entries:
+            title, *_, before, last = entry.strip().splitlines()
+            assert not before, title
+            assert re.match(r"(Adopted|Not adopted|Open): \S.*\.$", last), title
+            found.add(f"docs/log/{month.name}#{anchor_of(title)}")
+    assert found == named
+
+
 def test_links_of_the_pages_outside_the_site_lead_somewhere():
     for page in [*TOP, LOGS[0]]:
         links = re.findall(r'\]\(([^)\s]+)\)|src="([^"]+)"', page.read_text())

@@ -1,7 +1,11 @@
-"""datatrove pipelines: the table of the command, and documents that are dropped."""
+"""datatrove pipelines: the table of the command, killed tasks, other engines."""
 
 import json
 import random
+import signal
+import subprocess
+import sys
+from functools import partial, reduce
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,10 @@ from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
 
 from jaxcontam.cli.main import main
+from jaxcontam.data.corpus import read_documents
+from jaxcontam.overlap.counts import merged
+from jaxcontam.overlap.index import example_index, read_examples
+from jaxcontam.overlap.occurrences import occurrences
 from jaxcontam.overlap.steps import DropExamples, FindExamples, numbered
 from tests.support.overlap_texts import sentence
 
@@ -80,11 +88,14 @@ def test_documents_that_hold_examples_are_dropped_and_written_elsewhere(corpus):
         JsonlWriter(f"{corpus}/{name}", compression=None) for name in ("held", "kept")
     )
     run(corpus, DropExamples("bench.txt", exclusion_writer=held), kept, tasks=2)
-    texts = [
-        "".join(path.read_text() for path in (corpus / folder).iterdir())
+    kept, dropped = (
+        [
+            json.loads(line)
+            for path in sorted((corpus / folder).iterdir())
+            for line in path.read_text().splitlines()
+        ]
         for folder in ("kept", "held")
-    ]
-    kept, dropped = ([*map(json.loads, text.splitlines())] for text in texts)
+    )
     assert len(kept) + len(dropped) == 320
     found = {i for row in dropped for i in row["metadata"]["examples"]}
     assert found == {row["id"] for row in examples if row["rule"]}
@@ -92,3 +103,85 @@ def test_documents_that_hold_examples_are_dropped_and_written_elsewhere(corpus):
     (corpus / "clean").mkdir()
     (corpus / "kept").rename("clean/docs")
     assert rows_of("clean/docs", "bench.txt")[1]["found"] == 0
+
+
+PIPELINE = """
+import os, signal
+from datatrove.executor import LocalPipelineExecutor
+from datatrove.pipeline.readers import JsonlReader
+from jaxcontam.overlap.steps import FindExamples, numbered
+
+def dies(data, rank, world_size):
+    for i, document in enumerate(data):
+        yield document
+        if rank == 3 and not os.path.exists("died"):
+            open("died", "w").close()
+            os.killpg(0, signal.SIGKILL)  # with its manager
+
+if __name__ == "__main__":
+    reader = JsonlReader("docs", adapter=numbered)
+    steps = [reader, dies, FindExamples("bench.txt", "counts")]
+    LocalPipelineExecutor(steps, tasks=8, workers=1, logging_dir="logs").run()
+"""
+
+
+def test_a_killed_pipeline_goes_on_with_the_tasks_that_were_not_done(corpus, capsys):
+    expected = rows_of("docs", "bench.txt")
+    (corpus / "pipeline.py").write_text(PIPELINE)
+    command = [sys.executable, "pipeline.py"]
+    start = partial(
+        subprocess.run, command, capture_output=True, start_new_session=True
+    )
+    killed = start()
+    assert killed.returncode == -signal.SIGKILL
+    done = {
+        path.name: path.stat().st_mtime_ns for path in (corpus / "counts").iterdir()
+    }
+    assert len(done) == 3
+    assert main(["overlap", "counts", "bench.txt"]) == 2
+    assert "counts of 3 of 8 tasks" in capsys.readouterr().err
+    assert start().returncode == 0
+    for name, time_ns in done.items():
+        assert (corpus / "counts" / name).stat().st_mtime_ns == time_ns
+    assert rows_of("counts", "bench.txt") == expected
+
+
+def test_any_engine_that_maps_and_merges_makes_the_same_table(corpus):
+    examples, _, _ = rows_of("docs", "bench.txt")
+    _, forms = read_examples(corpus / "bench.txt")
+    index = example_index(forms)
+    files = sorted((corpus / "docs").iterdir())
+    parts = [
+        index.find(read_documents(path, text_field="text", name=path.name))
+        for path in files
+    ]
+    total = reduce(lambda left, right: merged([left, right]), reversed(parts))
+    rows = occurrences(index, total)
+    assert [(row.id, row.rule, row.file, row.line) for row in rows] == [
+        (row["id"], row["rule"], row["file"], row["line"]) for row in examples
+    ]
+
+
+RAY = """
+import ray
+from datatrove.executor.ray import RayPipelineExecutor
+from datatrove.pipeline.readers import JsonlReader
+from jaxcontam.overlap.steps import FindExamples, numbered
+
+ray.init(num_cpus=2, include_dashboard=False)
+reader = JsonlReader("FOLDER/docs", adapter=numbered)
+steps = [reader, FindExamples("bench.txt", "FOLDER/counts")]
+RayPipelineExecutor(
+    steps, tasks=8, workers=2, mem_per_cpu_gb=1, logging_dir="FOLDER/logs"
+).run()
+"""
+
+
+@pytest.mark.slow
+def test_ray_makes_the_same_table(corpus):
+    pytest.importorskip("ray", reason="ray is no dependency of the tests")
+    expected = rows_of("docs", "bench.txt")
+    (corpus / "pipeline.py").write_text(RAY.replace("FOLDER", str(corpus)))
+    done = subprocess.run([sys.executable, "pipeline.py"], capture_output=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert rows_of("counts", "bench.txt") == expected
