@@ -32,7 +32,7 @@ def served(tmp_path_factory):
     """
     root = tmp_path_factory.mktemp("served")
     folder = str(root / "here")
-    save_checkpoint(fresh_decoder(4), fast_tokenizer(), folder)
+    save_checkpoint(fresh_decoder(4), fast_tokenizer(), root / "here")
     variants = [{"text": text, "variants": [text.lower()]} for text in TEXTS]
     labelled = [
         {"text": text, "label": i % 2}
