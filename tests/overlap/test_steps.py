@@ -21,6 +21,8 @@ from jaxcontam.overlap.occurrences import occurrences
 from jaxcontam.overlap.steps import DropExamples, FindExamples, numbered
 from tests.support.overlap_texts import sentence
 
+# datatrove forks, also where an earlier test has loaded JAX; its children need none.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork.* was called:RuntimeWarning")
 N_TASKS = 8
 
 
