@@ -122,9 +122,14 @@ class Config:
             **fields: Name -> value; None keeps what there is.
 
         Raises:
-            InputError: If rows are longer than the model's context.
+            InputError: If rows are longer than the model's context, or documents cannot
+                be isolated.
         """
         given = {name: value for name, value in fields.items() if value is not None}
+        if given.get("isolate_documents") and self.decoder.delta is not None:
+            raise InputError(
+                "--isolate-documents: layers of a delta rule read on across documents"
+            )
         row_tokens = given.get("row_tokens", 0)
         if row_tokens > self.decoder.context:
             raise InputError(
@@ -237,7 +242,8 @@ class RunOptions:
     background_tokens: int | None = None
     """Take random documents up to this many tokens (default: all, once)."""
     epochs: int | None = None
-    """Go through the background this often, each time in another order (default: 1)."""
+    """Go through that background this often, each time in another order (default: 1).
+    """
     steps: int | None = None
     """Train this many steps: as much background, once or more, as that takes."""
     separator: str = "\n"

@@ -217,6 +217,8 @@ class Estimate:
 class DryRun(ConfigFlags):
     """Tell whether a training run fits named hardware, and what it will cost."""
 
+    micro_batches: int | None = None
+    """Split a batch into this many parts (default: as few as fit)."""
     on: str
     """Hardware: v4-8, v5e-64, v5p-8, v6e-8, a100-80-8, h100-8, h200-8 and other sizes.
     v4 and v5p count TensorCores, two a chip; the others count chips."""

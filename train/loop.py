@@ -56,14 +56,15 @@ class Watch:
             order, each step once; after a restart from the checkpoint's step on.
         audit: Called with a step and the decoder after it.
         audit_steps: When.
-        validation: Called with a step and the mean loss of the rows that were held out.
+        validation: Called with a step and what measures the mean loss of the rows that
+            are held out, which every process has to call.
         validation_steps: When.
     """
 
     steps: Callable[[int, StepMetrics], None] = lambda before, metrics: None
     audit: Callable[[int, Decoder], None] = lambda step, decoder: None
     audit_steps: Collection[int] = ()
-    validation: Callable[[int, float], None] = lambda step, loss: None
+    validation: Callable[[int, Callable[[], float]], object] = lambda _, loss: loss()
     validation_steps: Collection[int] = ()
 
 
@@ -131,10 +132,13 @@ def train(
     first_state, update = compiled_step(graphdef, config, n_steps, mesh, first_id)
 
     def validate(step: int) -> None:
-        if step in watch.validation_steps:
-            measure = compiled_loss(graphdef, config, mesh, first_id)
+        measure = compiled_loss(graphdef, config, mesh, first_id)
+
+        def loss() -> float:
             losses = [measure(params, place(batch)) for batch in validation()]
-            watch.validation(step, float(np.mean(jax.device_get(losses))))
+            return float(np.mean(jax.device_get(losses)))
+
+        watch.validation(step, loss)
 
     done = 0
     restored = None
@@ -146,7 +150,7 @@ def train(
     else:
         done, params, opt_state = restored
     fetched = _Fetched(done, watch.steps)
-    if done == 0:
+    if done == 0 and 0 in watch.validation_steps:
         validate(0)
     saved_at = time.monotonic()
     for step in range(done + 1, n_steps + 1):

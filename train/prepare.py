@@ -50,7 +50,7 @@ from train.tokens import (
 )
 
 STREAM_NAME = "stream.npy"
-VALIDATION_NAME = "validation.npy"
+VALIDATION_ROWS = "validation.npy"
 SETS_DIR = "sets"
 """Folder of the sets as audits read them."""
 
@@ -231,17 +231,18 @@ def prepare(
 
 def validation_rows(documents: Documents, first_id: int, config: Config) -> np.ndarray:
     """Held-out documents end to end, as rows that fill whole batches, (R, T + 1)."""
-    stretches = ([first_id, *ids.tolist()] for ids in documents.stretches())
-    ids_N = np.array([one for own in stretches for one in own], np.int32)
+    first = np.array([first_id], np.int32)
+    parts = [part for ids in documents.stretches() for part in (first, ids)]
+    ids_N = np.concatenate(parts or [first]).astype(np.int32)
     T = config.context
     n_rows = max(0, len(ids_N) - 1) // T // config.batch_rows * config.batch_rows
     return ids_N[np.arange(n_rows)[:, None] * T + np.arange(T + 1)]
 
 
 def _n_bytes(ids_RT: np.ndarray, tokenizer: Tokenizer) -> int:
-    """Bytes of the text of some ids; what begins a document has none."""
-    texts = tokenizer.decode_batch(ids_RT.tolist(), skip_special_tokens=True)
-    return sum(len(text.encode()) for text in texts)
+    """Bytes of the text of some rows, one after the other; special ids have none."""
+    # As one, since a row may end within a character.
+    return len(tokenizer.decode(ids_RT.ravel().tolist()).encode())
 
 
 def _say_what_is_cut(planned: PlannedSet, encoded: Encoded, context: int) -> None:

@@ -30,7 +30,7 @@ from train.export import TOKENIZER_DIR, read_run_tokenizer
 from train.manifest import Manifest, read_manifest, write_manifest
 from train.prepare import (
     STREAM_NAME,
-    VALIDATION_NAME,
+    VALIDATION_ROWS,
     Prepared,
     Run,
     prepare,
@@ -54,7 +54,7 @@ from train.tokenizer import prefix_id
 FLAG = "--prepared"
 _STARTS_NAME = "rows.npy"
 # The manifest last: it says that the rest exists.
-_NAMES = (STREAM_NAME, _STARTS_NAME, VALIDATION_NAME, TOKENIZER_DIR, MANIFEST_NAME)
+_NAMES = (STREAM_NAME, _STARTS_NAME, VALIDATION_ROWS, TOKENIZER_DIR, MANIFEST_NAME)
 # Beside the stream, while other processes read it.
 _SHARED_STARTS = "stream-rows.npy"
 
@@ -74,7 +74,7 @@ def save_prepared(
     prepared = prepare(run, corpus, out / STREAM_NAME, tokenizer=tokenizer)
     manifest = searched(prepared, run.sets)
     np.save(out / _STARTS_NAME, prepared.rows.starts)
-    np.save(out / VALIDATION_NAME, prepared.validation)
+    np.save(out / VALIDATION_ROWS, prepared.validation)
     prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
     write_manifest(manifest, out / MANIFEST_NAME)
     keep_at_home(out, home, *_NAMES)
@@ -107,7 +107,7 @@ def fetch_prepared(run: Run, stream_file: Path) -> Prepared:
         _check(manifest, place, run)
         tokenizer = read_run_tokenizer(folder)
         starts = np.load(folder / _STARTS_NAME)
-        validation = np.load(folder / VALIDATION_NAME)
+        validation = np.load(folder / VALIDATION_ROWS)
     stream_file.unlink(missing_ok=True)
     try:
         # On the same disk no bytes are copied.
@@ -204,7 +204,7 @@ def place_stream(out: Path, prepared: Prepared | None) -> None:
     if prepared is not None:
         if process_count() > 1:
             np.save(out / _SHARED_STARTS, prepared.rows.starts)
-        np.save(out / VALIDATION_NAME, prepared.validation)
+        np.save(out / VALIDATION_ROWS, prepared.validation)
         (out / f"new-{STREAM_NAME}").replace(out / STREAM_NAME)
     barrier("stream")
 

@@ -43,8 +43,15 @@ from train.manifest import (
 )
 from train.page import PAGE_NAME, write_training_page
 from train.plan import PlannedSet, check_sets
-from train.prepare import VALIDATION_NAME as VALIDATION_ROWS
-from train.prepare import Prepared, Run, Start, prepare, searched, write_set
+from train.prepare import (
+    VALIDATION_ROWS,
+    Prepared,
+    Run,
+    Start,
+    prepare,
+    searched,
+    write_set,
+)
 from train.prepared import fetch_prepared, place_stream, prepared_once, rows_of_run
 from train.rows import Rows, row_batches
 from train.run_folder import (

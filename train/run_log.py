@@ -247,8 +247,10 @@ class RunLog:
             mfu=state.mfu,
         )
 
-    def validation(self, step: int, loss: float) -> None:
-        """Write the loss of what is held out, and say it."""
+    def validation(self, step: int, measure: Callable[[], float]) -> None:
+        """Measure the loss of what is held out, write it and say it."""
+        with self.progress.paused("validating"):
+            loss = measure()
         row = {
             "step": step,
             "tokens": step * self._step_tokens,

@@ -144,26 +144,31 @@ def choose_documents(
         lengths_M: Ids of each document.
         budget: Ids to take; None takes all documents.
         seed: The same seed gives the same order, whatever the budget.
-        epochs: Times that all documents are gone through, each time in another order;
-            None is as often as the budget wants.
+        epochs: Times that what is taken is gone through, each time in another order;
+            None goes through all documents as often as the budget wants.
         without: Indices of documents that are left out.
     """
-    is_out_M = np.zeros(len(lengths_M), bool)
-    is_out_M[[] if without is None else without] = True
-    n_ids = int(lengths_M[~is_out_M].sum())
-    if epochs is None:
-        epochs = -(-(budget or 0) // n_ids) if n_ids else 1
-    orders = [
-        np.random.default_rng([seed, 0, *[epoch] * (epoch > 0)]).permutation(
-            len(lengths_M)
-        )
-        for epoch in range(max(1, epochs))
+    order_M = np.random.default_rng([seed, 0]).permutation(len(lengths_M))
+    if without is not None:
+        order_M = order_M[~np.isin(order_M, without)]
+
+    def up_to_budget(order_C: np.ndarray) -> np.ndarray:
+        if budget is None:
+            return order_C
+        n_before = np.searchsorted(np.cumsum(lengths_M[order_C]), budget)
+        return order_C[: n_before + 1]
+
+    once, n = order_M, 1
+    if epochs is not None:
+        once, n = up_to_budget(order_M), epochs
+    elif budget is not None and lengths_M[order_M].any():
+        n = max(1, -(-budget // int(lengths_M[order_M].sum())))
+    again = [
+        np.random.default_rng([seed, 0, epoch]).permutation(once)
+        for epoch in range(1, n)
     ]
-    order_C = np.concatenate([order_M[~is_out_M[order_M]] for order_M in orders])
-    if budget is None:
-        return order_C
-    n_before = np.searchsorted(np.cumsum(lengths_M[order_C]), budget)
-    return order_C[: n_before + 1]
+    order_C = np.concatenate([once, *again])
+    return order_C if epochs is not None else up_to_budget(order_C)
 
 
 def decoded_texts(documents: Documents, tokenizer: Tokenizer) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from eval.speed.measure import import_torch
 from eval.study import data_file
 from jaxcontam.models.config import DecoderConfig, gpt2_shape, llama_shape
+from jaxcontam.models.families import FAMILIES
 from train.config import PRESETS
 
 CPU_SIZES = ("124m", "30m")
@@ -78,31 +79,9 @@ def torch_model(config: DecoderConfig, device: str, dtype: Any) -> Any:
     import torch
     import transformers
 
-    if config.positions == "learned":
-        theirs = transformers.GPT2Config(
-            vocab_size=config.vocab_size,
-            n_positions=config.context,
-            n_embd=config.d_model,
-            n_layer=config.n_layers,
-            n_head=config.n_heads,
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-            bos_token_id=0,
-            eos_token_id=0,
-        )
-    else:
-        theirs = transformers.LlamaConfig(
-            vocab_size=config.vocab_size,
-            hidden_size=config.d_model,
-            intermediate_size=config.d_ff,
-            num_hidden_layers=config.n_layers,
-            num_attention_heads=config.n_heads,
-            num_key_value_heads=config.n_kv_heads,
-            max_position_embeddings=config.context,
-            rms_norm_eps=config.norm_eps,
-            tie_word_embeddings=config.tied,
-        )
+    family = FAMILIES["gpt2" if config.positions == "learned" else "llama"]
+    assert family.write_config is not None
+    theirs = transformers.AutoConfig.for_model(**family.write_config(config))
     transformers.utils.logging.disable_progress_bar()
     torch.manual_seed(0)
     with torch.device(device):

@@ -1,14 +1,18 @@
 """What is held out of training and scored along it; steps and epochs; borders."""
 
+import dataclasses
 import itertools
 import math
+import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from tokenizers import decoders
 
+from eval.speed.growth import byte_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.models.config import llama_shape
@@ -18,6 +22,7 @@ from tests.support.train_corpus import write_corpus
 from train.config import PLAIN, PRESETS, RunOptions
 from train.manifest import read_manifest
 from train.population_device import train_scanned
+from train.prepare import _n_bytes
 from train.pretrain import Pretrain
 from train.step import batch_loss
 from train.step_log import read_rows
@@ -40,6 +45,22 @@ def test_what_is_held_out_is_in_no_epoch_and_moves_no_other_document():
         tuple(sorted({*range(40)} - {*out.tolist()}))
     }
     assert len({tuple(one) for one in epochs.tolist()}) == 3
+
+
+def test_a_part_of_the_background_is_what_every_epoch_goes_through():
+    once = choose_documents(LENGTHS, budget=50, seed=3)
+    thrice = choose_documents(LENGTHS, budget=50, seed=3, epochs=3)
+    assert thrice[: len(once)].tolist() == once.tolist()
+    assert sorted(thrice.tolist()) == sorted(3 * once.tolist())
+
+
+def test_bytes_are_those_of_the_text_wherever_rows_end():
+    """Ids of one byte: rows of 3 end within characters of two and three."""
+    tokenizer, text = byte_tokenizer(), "é€é€a€éé€"
+    tokenizer.decoder = decoders.ByteLevel()
+    ids = tokenizer.encode(text).ids
+    assert len(ids) == len(text.encode()) == 21
+    assert _n_bytes(np.reshape(ids, (7, 3)), tokenizer) == 21
 
 
 @pytest.mark.parametrize("budget", [1, 100, 1_000])
@@ -143,6 +164,13 @@ def test_isolation_is_a_choice_that_training_keeps_to():
         train_scanned(c, whole, seed=0, first_id=0)[1] for c in (config, isolated)
     )
     np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_layers_that_read_on_across_documents_are_refused():
+    config = PRESETS["pulse"]
+    decoder = types.SimpleNamespace(delta="gated", context=64)
+    with pytest.raises(InputError, match="--isolate-documents"):
+        dataclasses.replace(config, decoder=decoder).changed(isolate_documents=True)
 
 
 def test_options_that_contradict_each_other_are_refused():
