@@ -190,9 +190,14 @@ def _loss_figure(
             )
             top.plot(tokens, losses, color=ORANGE, marker="o", ms=3, label="held out")
         top.legend(frameon=False, loc="upper right")
-        norms_N = np.array([row["gradient_norm"] for row in metrics], np.float64)
-        norms.plot(tokens_N[shown], norms_N[shown], color=BLUE, lw=0.6)
-        norms.set_ylabel("gradient\nnorm")
+        for name, colour in (("gradient_norm", BLUE), ("parameter_norm", GREY)):
+            norms_N = np.array([row[name] for row in metrics], np.float64)
+            label = name.replace("_norm", "s")
+            norms.plot(
+                tokens_N[shown], norms_N[shown], color=colour, lw=0.8, label=label
+            )
+        norms.set_ylabel("norm")
+        norms.legend(frameon=False, loc="center right", fontsize=7)
         norms.set_yscale("log")
         norms.yaxis.set_major_formatter("{x:g}")
         norms.yaxis.set_minor_formatter("")

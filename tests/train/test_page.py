@@ -29,7 +29,7 @@ def _write(folder, *, sets=_SETS, losses=None, audited=()):
     with MetricsLog(folder / "metrics.jsonl") as log:
         for last in range(4, len(losses) + 1, 4):
             block = losses[last - 4 : last]
-            names = ("loss", "gradient_norm", "rate")
+            names = ("loss", "gradient_norm", "parameter_norm", "rate")
             numbers = dict.fromkeys(names, np.float32(block))
             log.append(last, numbers, tokens_a_step=64, seconds=last)
     rows = [row for step in audited for one in sets for row in _audit(one, step)]
