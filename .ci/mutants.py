@@ -13,6 +13,7 @@ import dataclasses
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -138,17 +139,17 @@ def run(mutant: Mutant, tree: Path) -> dict[str, object]:
             for test in sorted((tree / "tests").rglob("test_*.py"))
             if module in test.read_text(encoding="utf-8")
         ]
-        outcome = _tested(tree, files, _SECONDS_FILES) if files else "passed"
-        where = "files"
-        if outcome != "failed":
-            outcome, where = _tested(tree, [], _SECONDS_SUITE), "suite"
+        failed = _failed(tree, files, _SECONDS_FILES) if files else None
+        if failed is None:
+            failed = _failed(tree, [], _SECONDS_SUITE)
     finally:
         path.write_bytes(data)
-    caught = outcome == "failed"
-    return {"name": mutant.name, "line": line, "caught": caught, "by": where}
+    caught = failed is not None
+    return {"name": mutant.name, "line": line, "caught": caught, "by": failed}
 
 
-def _tested(tree: Path, files: list[str], seconds: float) -> str:
+def _failed(tree: Path, files: list[str], seconds: float) -> str | None:
+    """The first test that fails; None if all pass or the files take too long."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     try:
         done = subprocess.run(
@@ -156,12 +157,16 @@ def _tested(tree: Path, files: list[str], seconds: float) -> str:
             cwd=tree,
             env={**os.environ, "PYTHONPATH": str(tree)},
             capture_output=True,
+            text=True,
             timeout=seconds,
         )
     except subprocess.TimeoutExpired:
         # What never ends is noticed by whoever runs the tests.
-        return "failed" if not files else "slow"
-    return "passed" if done.returncode in (0, 5) else "failed"
+        return None if files else "the clock"
+    if done.returncode in (0, 5):
+        return None
+    named = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    return named[1] if named else done.stdout[-200:]
 
 
 def main() -> int:
