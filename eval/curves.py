@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import matplotlib
+import numpy as np
 
 from eval.intervals import Share
 from jaxcontam.reports.figure import BLUE, GREY, ORANGE, STYLE, figure_axes, svg_text
@@ -52,10 +53,10 @@ def copies_svg(curves: Sequence[Curve], *, y_label: str, level: float) -> str:
                 ls="--" if curve.dashed else "-",
                 label=curve.label,
             )
+            ends = np.array([(share.low, share.high) for share in shares], np.float64)
             axes.fill_between(
                 list(curve.shares),
-                [share.low for share in shares],
-                [share.high for share in shares],
+                *ends.T,
                 color=colour,
                 alpha=0.15,
                 lw=0,

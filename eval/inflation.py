@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from eval.intervals import Share
+from eval.population import made_records, train_model
 from eval.study import (
     Clock,
     Grid,
@@ -38,17 +39,13 @@ from eval.study import (
     finish_study,
     grouped,
     run_study,
-    say,
 )
 from jaxcontam.data.questions import Question
-from jaxcontam.progress import progress_bar
 from jaxcontam.score_gap.items import choice_scores
 from jaxcontam.scoring.in_memory import opened_decoder
 from jaxcontam.stats.inflation import constat, gap_estimate
 from train.config import PRESETS
-from train.population_device import train_scanned
-from train.population_plan import Design, Texts, draw_sets, plan_model, texts_in_memory
-from train.population_workers import Failure, keep_freed_memory, n_cores, over_processes
+from train.population_plan import Design, Texts, draw_sets, texts_in_memory
 
 # Of the unplanted sets two are clean cases, and the third is the other split.
 COPIES, _SPLIT = (0, 0, 0, 1, 2, 4, 10, 50), 2
@@ -154,42 +151,38 @@ class Job:
             max_example_tokens=31,
         )
 
-    def inputs(self, kind: str, seed: int) -> tuple[Any, ...]:
-        """What determines a record."""
-        return dataclasses.asdict(self.design(kind, seed)), seed, self.world_seed
-
-
-def open_maker(job: Job) -> Callable[[tuple[str, int]], dict[str, Any]]:
-    """What a process does first; returns what makes a model and writes its record."""
-    from jaxcontam.scoring.identity import keep_compiled
-
-    keep_freed_memory()
-    keep_compiled()
-    documents, forms, others = make_world(job.world_seed)
-    own_pool = [one.prompt + one.choices[one.answer] for one in forms["published"]]
-    texts: dict[str, Texts] = {}
-
-    def make(task: tuple[str, int]) -> dict[str, Any]:
+    def inputs(self, task: tuple[str, int]) -> tuple[Any, ...]:
+        """Name of a record, and what determines it."""
         kind, seed = task
-        clock, design = Clock.start(), job.design(kind, seed)
-        pool = others if kind == "alike" else own_pool
-        if kind not in texts:
-            texts[kind] = texts_in_memory(documents, pool, design)
-        model = plan_model(design, texts[kind], seed=seed)
-        decoder, losses = train_scanned(design.config, model.rows, seed=seed)
-        opened = opened_decoder(decoder, texts[kind].tokenizer)
-        scorer = opened.make_scorer(store=None)
-        sets = draw_sets(design, pool, seed=seed)
-        items = np.concatenate(sets).tolist() if kind == "planted" else [*range(_POOL)]
-        fields: dict[str, Any] = {"items": items, "loss": float(losses[-50:].mean())}
-        for form, own in forms.items():
-            own = [own[i] for i in items]
-            fields[form] = choice_scores(own, opened, scorer, per_byte=False).tolist()
-        fields["cpu_seconds"] = clock.cost()["cpu_seconds"]
-        job.records.write(f"{kind}-{seed}", fields, *job.inputs(kind, seed))
-        return fields
+        design = dataclasses.asdict(self.design(kind, seed))
+        return f"{kind}-{seed}", design, seed, self.world_seed
 
-    return make
+    def maker(self) -> Callable[[tuple[str, int]], dict[str, Any]]:
+        """Make the world; returns what makes a record."""
+        documents, forms, others = make_world(self.world_seed)
+        own_pool = [one.prompt + one.choices[one.answer] for one in forms["published"]]
+        texts: dict[str, Texts] = {}
+
+        def make(task: tuple[str, int]) -> dict[str, Any]:
+            kind, seed = task
+            design = self.design(kind, seed)
+            pool = others if kind == "alike" else own_pool
+            if kind not in texts:
+                texts[kind] = texts_in_memory(documents, pool, design)
+            model = train_model(design, texts[kind], seed=seed)
+            opened = opened_decoder(model.decoder, texts[kind].tokenizer)
+            scorer = opened.make_scorer(store=None)
+            sets = draw_sets(design, pool, seed=seed)
+            is_planted = kind == "planted"
+            items = np.concatenate(sets).tolist() if is_planted else [*range(_POOL)]
+            fields: dict[str, Any] = {"items": items, "loss": model.facts["loss"]}
+            for form, own in forms.items():
+                own = [own[i] for i in items]
+                scores = choice_scores(own, opened, scorer, per_byte=False)
+                fields[form] = scores.tolist()
+            return fields
+
+        return make
 
 
 def cases_of(
@@ -269,7 +262,7 @@ def grids_of(rows: Sequence[dict[str, Any]]) -> list[Grid]:
 
     def share(row: dict[str, Any], name: str) -> str:
         found = Share.counted(row[name], row["n"])
-        ends = f"{100 * found.low:.1f} to {found.high:.1%}"
+        ends = f"{100 * (found.low or 0.0):.1f} to {found.high:.1%}"
         return f"{row[name]} of {row['n']} ({ends})"
 
     truth = "{truth:+.1f} ± {truth_se:.1f}; {points:+.1f} ± {sd:.1f}"
@@ -315,21 +308,7 @@ class Inflation(StudyFlags):
         tasks = [("planted", self.seed + i) for i in range(n_models)]
         for kind, first in _SEEDS.items():
             tasks += [(kind, self.seed + first + i) for i in range(n_others)]
-        found = {
-            task: job.records.read(f"{task[0]}-{task[1]}", *job.inputs(*task))
-            for task in tasks
-        }
-        missing = [task for task in tasks if found[task] is None]
-        n_processes = min(n_cores(), len(missing))
-        made = over_processes(open_maker, job, missing, n_processes=n_processes)
-        with progress_bar("models", unit="models/s") as progress:
-            for number, (task, outcome) in enumerate(made, 1):
-                if isinstance(outcome, Failure):
-                    say(f"{task}: {outcome.reason}")
-                else:
-                    found[task] = outcome
-                progress(number, len(missing))
-        records = {task: record for task, record in found.items() if record is not None}
+        records, _ = made_records(job, tasks)
         of_kind = grouped(records.items(), lambda one: one[0][0])
         others = {kind: [one for _, one in of_kind[kind]] for kind in _SEEDS}
         cases = (cases_of(one, others, seed=s) for (_, s), one in of_kind["planted"])

@@ -1,4 +1,4 @@
-"""Shares and means with 95 % intervals, and the words of tables for them."""
+"""Shares, AUCs and means with 95 % intervals, and the words of tables for them."""
 
 import dataclasses
 import math
@@ -6,23 +6,23 @@ from collections.abc import Iterable
 
 from jaxcontam.stats.proportions import wilson_interval
 
-ROUNDING = 1e-12
-"""Slack of log10 p: a p-value equal to the level must not be lost."""
+# Slack of log10 p: a p-value equal to the level must not be lost.
+_ROUNDING = 1e-12
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A share, an AUC or a mean with its 95 % interval.
+    """A share, an AUC, a mean or a difference of these with its 95 % interval.
 
     Attributes:
         value: The estimate.
-        low: Lower end.
-        high: Upper end.
+        low: Lower end; None where nothing says how the estimate would vary.
+        high: Upper end, likewise.
     """
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
     @classmethod
     def counted(cls, successes: int, trials: int) -> "Share":
@@ -30,12 +30,20 @@ class Share:
         low, high = wilson_interval(successes, trials)
         return cls(value=successes / trials, low=low, high=high)
 
+    def words(self, form: str = ".2f") -> str:
+        """`.31 [.20, .40]`, the numbers in a format without their leading zeros."""
+        value = short(self.value, form)
+        if self.low is None or self.high is None:
+            return value
+        return f"{value} [{short(self.low, form)}, {short(self.high, form)}]"
+
 
 def n_rejected(log10_ps: Iterable[float], level: float) -> int:
     """p-values at or below a level, counted from their logarithms."""
-    return sum(log10_p <= math.log10(level) + ROUNDING for log10_p in log10_ps)
+    return sum(log10_p <= math.log10(level) + _ROUNDING for log10_p in log10_ps)
 
 
-def short(value: float, digits: int = 2) -> str:
-    """A share without its leading zero, for narrow columns: `.31`."""
-    return f"{value:.{digits}f}".removeprefix("0")
+def short(value: float, form: str = ".2f") -> str:
+    """A share without its leading zero, for narrow columns: `.31`, but `0.3%`."""
+    words = format(value, form)
+    return words if words.endswith("%") else words.removeprefix("0")

@@ -32,7 +32,6 @@ A table of other models, seeds 7000 to 7039, was known. Settings were tried on s
 """
 
 import dataclasses
-import functools
 import json
 import math
 import sys
@@ -41,52 +40,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 from eval.leaderboard.entries import FoundEntry, chosen_entries
-from eval.leaderboard.population import (
-    Field,
-    corpus_counts,
-    field_of,
-    read_texts,
-    train_arena,
-    train_reference,
-)
 from eval.leaderboard.standings import auc_svg, entry_grid, grids, refusals, standings
-from eval.leaderboard.trials import EntryError, Trial, trial_sources, try_entry
-from eval.planted import in_rows
-from eval.python_docs import read_python_docs
+from eval.leaderboard.trials import (
+    Arena,
+    Bench,
+    EntryError,
+    Trial,
+    tested_copies,
+    trial_sources,
+    try_entry,
+)
 from eval.study import Clock, Records, StudyFlags, finish_study, run_study, say
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.scorer import Scorer
-from train.population_plan import Design, Texts
-from train.sources import corpus_digest
 
 MODELS_DIR = "models"
-
-
-FIELD = field_of(
-    Design(
-        name="leaderboard",
-        config=in_rows("0.16m", 128, batch_rows=1),
-        n_examples=60,
-        copies=(0, 0, 1, 2, 4, 8, 16),
-        n_steps=988,
-        max_example_tokens=40,
-    )
-)
-PULSE = field_of(
-    Design(
-        name="pulse",
-        config=in_rows("pulse", 128, batch_rows=2),
-        n_examples=16,
-        copies=(0, 8),
-        n_steps=30,
-        max_example_tokens=44,
-    ),
-    batch_tokens=32,
-)
 _TINY_MODELS = 2
 
 
@@ -128,36 +98,32 @@ class Leaderboard(StudyFlags):
         """Train and try what is missing, print the table; returns leaderboard.json."""
         clock, console = Clock.start(), Console()
         chosen = chosen_entries(self.entry, self.only)
-        field = PULSE if self.tiny else FIELD
         console.print("Reading the documentation of this Python installation ...")
-        docs = read_python_docs()
-        questions = [question.text for question in docs.questions]
-        corpus = corpus_digest([*docs.documents, *questions])
-        bench = _Bench(field, read_texts(docs.documents, questions, field), self.seed)
+        bench = Bench(seed=self.seed, tiny=self.tiny)
+        design = bench.design
         n_models = min(self.models, _TINY_MODELS) if self.tiny else self.models
         kept = Records(self.out / MODELS_DIR, code=trial_sources())
         facts, trials, earlier = [], [], 0.0
         failed: dict[str, str] = {}
         for seed in range(self.seed, self.seed + n_models):
             running = {name: chosen[name] for name in chosen if name not in failed}
-            found = _all_trials(bench, kept, running, seed, self.budget, corpus)
-            failed |= found.failed
+            arena, facts_of, found = self._tried(bench, kept, running, seed, failed)
             if len(failed) == len(chosen):
                 words = "; ".join(f"{name}: {why}" for name, why in failed.items())
                 raise InputError(
                     f"no entry is left: {' '.join(words.split())}",
                     hint="its traceback stands above",
                 )
-            if found.has_trained:
+            if arena is None:
+                earlier += facts_of["train_seconds"]
+            else:
                 say(
                     f"{len(facts) + 1} of {n_models}: seed {seed}, "
-                    f"loss {found.facts['loss']:.2f}, "
+                    f"loss {facts_of['loss']:.2f}, "
                     f"{clock.cost()['cpu_seconds']:,.0f} CPU s so far"
                 )
-            else:
-                earlier += found.facts["train_seconds"]
-            facts.append(found.facts)
-            trials += found.trials
+            facts.append(facts_of)
+            trials += found
         entries = {
             name: one.entry for name, one in chosen.items() if name not in failed
         }
@@ -166,7 +132,7 @@ class Leaderboard(StudyFlags):
         refused = refusals(trials)
         about = (
             f"{n_models} models of {facts[0]['n_parameters']:,} parameters, "
-            f"{field.n_tokens:,} training tokens, sets of {field.n_examples}, "
+            f"{design.n_tokens:,} training tokens, sets of {design.n_examples}, "
             f"{self.budget:g} passes allowed"
         )
         document = finish_study(
@@ -176,8 +142,8 @@ class Leaderboard(StudyFlags):
             numbers={
                 "seeds": list(range(self.seed, self.seed + n_models)),
                 "budget_passes": self.budget,
-                "copies": list(field.copies[: field.n_tested]),
-                "corpus_digest": corpus,
+                "copies": list(tested_copies(design)),
+                "corpus_digest": bench.corpus,
                 "models": facts,
                 # Through JSON, so that what is returned is what stands in the file.
                 "standings": json.loads(json.dumps([*map(dataclasses.asdict, table)])),
@@ -198,91 +164,48 @@ class Leaderboard(StudyFlags):
                 console.print(line, highlight=False, markup=False)
         return document
 
+    def _tried(
+        self,
+        bench: Bench,
+        kept: Records,
+        running: Mapping[str, FoundEntry],
+        seed: int,
+        failed: dict[str, str],
+    ) -> tuple[Arena | None, dict[str, Any], list[Trial]]:
+        """Keep the trials that stand there and make the others; a failure stops none.
 
-class _Bench:
-    """What all models share; the reference model is trained when an entry needs it."""
+        It goes into `failed`, by the entry's name.
 
-    def __init__(self, field: Field, texts: Texts, seed: int):
-        self.field, self.texts, self.seed = field, texts, seed
-
-    @functools.cached_property
-    def reference(self) -> Scorer:
-        """Train the reference, with a seed that is no model's; as `train_reference`."""
-        # Seeds are at least 0, and that of the first model may be 0.
-        seed = self.seed - 1 if self.seed else 2**31
-        return train_reference(self.field, self.texts, seed=seed)
-
-    @functools.cached_property
-    def counts_V(self) -> np.ndarray:
-        """Count the tokens of the corpus, as `corpus_counts` does."""
-        return corpus_counts(self.field, self.texts)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Tried:
-    """Trials of all entries on one model.
-
-    Attributes:
-        trials: Trials of those that did not fail.
-        failed: Name of an entry -> what it raised.
-        has_trained: Whether the model had to be trained in this run.
-        facts: What was trained.
-    """
-
-    trials: list[Trial]
-    failed: dict[str, str]
-    has_trained: bool
-    facts: dict[str, Any]
-
-
-def _all_trials(
-    bench: _Bench,
-    kept: Records,
-    chosen: Mapping[str, FoundEntry],
-    seed: int,
-    passes: float,
-    corpus: str,
-) -> _Tried:
-    """Keep the trials that stand there and make the others; a failure stops none."""
-    trials: list[Trial] = []
-    failed: dict[str, str] = {}
-    facts: dict[str, Any] = {}
-    arena, field = None, bench.field
-    inputs = (dataclasses.asdict(field), seed, bench.seed, passes, corpus)
-    for name, one in chosen.items():
-        record = f"{field.name}-{seed}/{name}"
-        fields = kept.read(record, *inputs, one.digest)
-        if fields is None:
-            if arena is None:
-                arena = train_arena(field, bench.texts, seed=seed)
-            needs = one.entry.needs
-            try:
-                found = try_entry(
-                    one.entry,
-                    arena,
-                    passes=passes,
-                    reference=bench.reference if "reference model" in needs else None,
-                    counts_V=bench.counts_V if "corpus" in needs else None,
-                )
-            except EntryError as e:
-                traceback.print_exception(e.__cause__)
-                failed[name] = str(e)
-                continue
-            fields = {
-                "facts": arena.facts(),
-                "trials": [dataclasses.asdict(trial) for trial in found],
-                "cpu_seconds": sum(trial.seconds for trial in found),
-            }
-            kept.write(record, fields, *inputs, one.digest)
-        facts = fields["facts"] if arena is None else arena.facts()
-        trials += [Trial(**row) for row in fields["trials"]]
-    return _Tried(trials, failed, arena is not None, facts)
-
-
-def main() -> int:
-    """Command line of `python -m eval.leaderboard`."""
-    return run_study("leaderboard", Leaderboard, trains=True, compiles=True)
+        Returns:
+            The model if it had to be trained, what was trained, and the trials of
+            entries that did not fail.
+        """
+        trials: list[Trial] = []
+        facts: dict[str, Any] = {}
+        arena, design = None, bench.design
+        inputs = (dataclasses.asdict(design), seed, self.seed, self.budget)
+        for name, one in running.items():
+            record = f"{design.name}-{seed}/{name}"
+            key = (*inputs, bench.corpus, one.digest)
+            fields = kept.read(record, *key)
+            if fields is None:
+                arena = arena or bench.arena(seed)
+                try:
+                    found = try_entry(one.entry, arena, passes=self.budget)
+                except EntryError as e:
+                    traceback.print_exception(e.__cause__)
+                    failed[name] = str(e)
+                    continue
+                fields = {
+                    "facts": arena.model.facts,
+                    "trials": [dataclasses.asdict(trial) for trial in found],
+                    "cpu_seconds": sum(trial.seconds for trial in found),
+                }
+                kept.write(record, fields, *key)
+            facts = fields["facts"]
+            trials += [Trial(**row) for row in fields["trials"]]
+        return arena, arena.model.facts if arena else facts, trials
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_study("leaderboard", Leaderboard, trains=True, compiles=True))

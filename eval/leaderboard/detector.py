@@ -25,7 +25,7 @@ from jaxcontam.scoring.opened import PairSource, SequenceScorer
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
 from jaxcontam.scoring.rows import rows_of
-from jaxcontam.scoring.scorer import Scorer, SequenceSums, TokenTable
+from jaxcontam.scoring.scorer import SequenceSums, TokenTable
 
 _T = TypeVar("_T")
 
@@ -38,18 +38,17 @@ class OverBudgetError(Exception):
 
 
 class Budget:
-    """Tokens that one detector may have read of one set."""
+    """Tokens that one detector may have read of one set.
+
+    Attributes:
+        tokens: The most that may be read.
+        pass_tokens: Tokens of the set: what one pass over it costs.
+        spent: What was read.
+    """
 
     def __init__(self, tokens: int, *, pass_tokens: int):
-        """Start to count.
-
-        Args:
-            tokens: The most that may be read.
-            pass_tokens: Tokens of the set: what one pass over it costs.
-        """
-        self.tokens = tokens
-        self.pass_tokens = pass_tokens
-        self.spent = 0
+        """Start to count."""
+        self.tokens, self.pass_tokens, self.spent = tokens, pass_tokens, 0
 
     @property
     def left(self) -> int:
@@ -79,18 +78,15 @@ class Budget:
 
 
 class MeteredScorer:
-    """A scorer of one model that charges a budget; a `SequenceScorer`."""
+    """A scorer of one model that charges a budget; a `SequenceScorer`.
+
+    Each call raises `OverBudgetError` if it costs more than there is left.
+    """
 
     store = None
 
-    def __init__(self, scorer: Scorer, budget: Budget, known: Known):
-        """Wrap a scorer.
-
-        Args:
-            scorer: Scorer of the model.
-            budget: What is charged.
-            known: Answers of this very scorer to earlier calls; grows.
-        """
+    def __init__(self, scorer: SequenceScorer, budget: Budget, known: Known):
+        """Charge `budget` for what is asked of `scorer`, whose `known` answers grow."""
         self._scorer, self._budget, self._known = scorer, budget, known
         self.pairs: PairSource | None = None
         if scorer.pairs is not None:
@@ -108,44 +104,38 @@ class MeteredScorer:
     def sums(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> SequenceSums:
-        """Sum each sequence and charge for it, as `Scorer.sums`.
-
-        Raises:
-            OverBudgetError: If it costs more than there is left.
-        """
-        self._budget.spend(self.cost(sequences))
-        key = _digest("sums", sequences)
-        return _once(self._known, key, lambda: self._scorer.sums(sequences, progress))
+        """Sum each sequence, as `Scorer.sums`."""
+        return self._charged("sums", sequences, progress)
 
     def token_table(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> TokenTable:
-        """Score every token and charge for it, as `Scorer.token_table`.
-
-        Raises:
-            OverBudgetError: If it costs more than there is left.
-        """
-        self._budget.spend(self.cost(sequences))
-        key = _digest("tokens", sequences)
-        return _once(
-            self._known, key, lambda: self._scorer.token_table(sequences, progress)
-        )
+        """Score every token, as `Scorer.token_table`."""
+        return self._charged("token_table", sequences, progress)
 
     def tokens(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> list[np.ndarray]:
-        """Score tokens, as `Scorer.tokens`; raises as `token_table` does."""
+        """Score tokens, as `Scorer.tokens`."""
         return self.token_table(sequences, progress).scores
 
     def log_likelihoods(
         self, sequences: Sequence[np.ndarray], progress: Progress | None = None
     ) -> np.ndarray:
-        """Sum whole sequences, as `Scorer.log_likelihoods`; raises as `sums` does."""
+        """Sum whole sequences, as `Scorer.log_likelihoods`."""
         return self.sums(sequences, progress).loglik
+
+    def _charged(
+        self, name: str, sequences: Sequence[np.ndarray], progress: Progress | None
+    ) -> Any:
+        self._budget.spend(self.cost(sequences))
+        ask = getattr(self._scorer, name)
+        key = _digest(name, sequences)
+        return _once(self._known, key, lambda: ask(sequences, progress))
 
 
 class MeteredPairs:
-    """Scores continuations of prefixes and charges a budget; a `PairSource`."""
+    """Scores continuations of prefixes, as `MeteredScorer` does; a `PairSource`."""
 
     def __init__(self, pairs: PairSource, budget: Budget, known: Known):
         """Charge `budget` for all that `pairs` score."""
@@ -158,11 +148,7 @@ class MeteredPairs:
     def logprobs(
         self, groups: Sequence[PairGroup], progress: Progress | None = None
     ) -> PairScores:
-        """Score as `PairScorer.logprobs`, each prefix charged once.
-
-        Raises:
-            OverBudgetError: If it costs more than there is left.
-        """
+        """Score as `PairScorer.logprobs`, each prefix charged once."""
         self._budget.spend(self.cost(groups))
         ids = (part for g in groups for part in (g.prefix, *g.continuations))
         # Where one group ends is part of what was asked.
@@ -229,11 +215,6 @@ class Finding:
     p_value: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be ranked.
-
-        Raises:
-            ValueError: If the score is not finite or the p-value outside (0, 1].
-        """
         if not math.isfinite(self.score):
             raise ValueError(f"score must be finite, got {self.score}")
         if self.p_value is not None and not 0 < self.p_value <= 1:
@@ -241,14 +222,7 @@ class Finding:
 
 
 def finding_of_p(log10_p: float) -> Finding:
-    """A p-value that ranks by itself.
-
-    Args:
-        log10_p: At most 0, but for rounding.
-
-    Raises:
-        ValueError: If it is no logarithm of a p-value.
-    """
+    """A p-value that ranks by itself, from its logarithm."""
     if not (math.isfinite(log10_p) and log10_p <= _ROUNDING):
         raise ValueError(f"log10_p must be finite and at most 0, got {log10_p}")
     depth = min(max(0.0, -log10_p), _DEEPEST)
@@ -322,12 +296,7 @@ class Entry:
     source: str
 
     def __post_init__(self) -> None:
-        """Refuse what the table cannot show.
-
-        Raises:
-            InputError: If the name or a word of the others is none of those allowed, or
-                a model is needed and no log-probabilities.
-        """
+        """Refuse what the table cannot show."""
         if not _NAME.fullmatch(self.name):
             raise InputError(
                 f"entry {self.name!r}: a name is small letters, digits and underscores"

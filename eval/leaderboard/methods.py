@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,7 +16,7 @@ from eval.leaderboard.detector import (
     Subject,
     finding_of_p,
 )
-from jaxcontam.members.known_texts import MEMBER, NONMEMBER, RunTexts, draw_company
+from jaxcontam.members.known_texts import RunTexts, draw_company
 from jaxcontam.members.passes import Inputs, count_targets, score_texts
 from jaxcontam.members.score import Reading, ScoreMethod
 from jaxcontam.members.scores import score_method
@@ -64,46 +66,30 @@ def order_numbers(
         method: The test.
         n_orders: m; None is the method's own.
         read_by: Another test that reads the same scores.
-
-    Raises:
-        OverBudgetError: If it would read more than there is left.
     """
     planned = _planned(subject, method, n_orders)
     scored = score_test(planned, subject.scorer)
     return planned.result(scored, primary=True, pretests=(), method=read_by).numbers
 
 
-def affordable_strata(
-    subject: Subject, method: PairMethod, *, most: int | None = None
-) -> PairMethod:
-    """The test with the largest strata that what is left buys.
+def affordable_strata(subject: Subject, method: PairMethod) -> PairMethod:
+    """The test with the largest strata, up to its own, that what is left buys.
 
     The smallest that there can be where nothing is bought: the budget refuses them.
-
-    Args:
-        subject: The set and the model.
-        method: The test; its own strata are the largest.
-        most: Examples of a stratum, if fewer are wanted than what is left buys.
     """
     pairs = subject.scorer.pairs
-    if not isinstance(pairs, MeteredPairs):
-        raise ValueError("this scorer has no prices")
-    most = method.size if most is None else most
-    sizes, fitting = [], []
+    assert isinstance(pairs, MeteredPairs)
+    found = None
     for size in range(_SMALLEST_STRATUM, method.size + 1):
         smaller = dataclasses.replace(method, size=size)
         plan = _planned(subject, smaller, None).layout.plan
-        if not isinstance(plan, PairPlan):
-            raise ValueError(f"{method.name} does not score pairs")
+        assert isinstance(plan, PairPlan)
         # A number of examples that does not divide leaves smaller strata.
         if min(map(len, plan.members)) < _SMALLEST_STRATUM:
             continue
-        sizes.append(smaller)
-        if size <= most and pairs.cost(plan.groups) <= subject.budget.left:
-            fitting.append(smaller)
-    if fitting:
-        return fitting[-1]
-    return sizes[0] if sizes else method
+        if found is None or pairs.cost(plan.groups) <= subject.budget.left:
+            found = smaller
+    return found or method
 
 
 def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
@@ -119,8 +105,7 @@ def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
     # The published one of the two orders that were laid out.
     published = plan.index[np.arange(len(plan.index)), plan.place]
     scorer = subject.scorer
-    if not isinstance(scorer, MeteredScorer):
-        raise ValueError("this scorer has no prices")
+    assert isinstance(scorer, MeteredScorer)
     price = scorer.cost([plan.sequences[i] for i in published])
     n_orders = max(1, subject.budget.left // price - 1)
     for _ in range(_DOUBLINGS):
@@ -133,8 +118,7 @@ def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
 
 def _sequences(subject: Subject, method: TestMethod, n_orders: int) -> ScoringPlan:
     plan = _planned(subject, method, n_orders).layout.plan
-    if not isinstance(plan, ScoringPlan):
-        raise ValueError(f"{method.name} does not score whole orders")
+    assert isinstance(plan, ScoringPlan)
     return plan
 
 
@@ -171,11 +155,7 @@ _MOST_NEIGHBOURS = 10
 
 
 def mean_entry(name: str) -> Entry:
-    """Sets ranked by the mean of a score over their texts; no p-value.
-
-    Args:
-        name: Name of a row of METHODS.
-    """
+    """Sets ranked by the mean of a row of METHODS over their texts; no p-value."""
     method = score_method(name)
     return Entry(
         name=name,
@@ -192,9 +172,6 @@ def unseen_entry(name: str) -> Entry:
     """A set's texts against unseen ones, by labels drawn again at random.
 
     Exact where set and unseen texts are random draws from one pool, as they are here.
-
-    Args:
-        name: Name of a row of METHODS.
     """
     method = score_method(name)
     return Entry(
@@ -211,11 +188,7 @@ def unseen_entry(name: str) -> Entry:
 def scores_of(
     subject: Subject, texts: tuple[str, ...], methods: tuple[ScoreMethod, ...]
 ) -> np.ndarray:
-    """(N, M) float64, scores of texts.
-
-    Raises:
-        OverBudgetError: If they cost more than there is left.
-    """
+    """(N, M) float64, scores of texts."""
     inputs = _inputs(subject, texts, methods)
     table = score_texts(texts, methods, subject.model, inputs=inputs, seed=subject.seed)
     return table.values
@@ -246,9 +219,7 @@ def _inputs(
     """What the scores may read beside the texts; neighbours as the budget allows."""
     inputs = Inputs()
     n_own = len(subject.texts)
-    roles = (MEMBER,) * n_own + (NONMEMBER,) * (len(texts) - n_own)
-    run = RunTexts(name="", texts=texts, roles=roles, clusters=None, sources=texts)
-    company = draw_company(run, np.zeros(len(texts), bool), seed=subject.seed)
+    company = company_of((texts[:n_own], texts[n_own:]), seed=subject.seed)
     for n_neighbours in range(_MOST_NEIGHBOURS, 0, -1):
         inputs = Inputs(
             reference=subject.reference,
@@ -265,6 +236,14 @@ def _inputs(
         if cost <= subject.budget.left:
             break
     return inputs
+
+
+def company_of(sides: Sequence[Sequence[str]], *, seed: int) -> tuple[str, ...]:
+    """For each text another one of its side, to stand before it."""
+    texts = tuple(itertools.chain.from_iterable(sides))
+    roles = tuple(f"{i}" for i, side in enumerate(sides) for _ in side)
+    run = RunTexts(name="", texts=texts, roles=roles, clusters=None, sources=texts)
+    return draw_company(run, np.zeros(len(texts), bool), seed=seed)
 
 
 def _needs(method: ScoreMethod) -> tuple[Need, ...]:

@@ -6,15 +6,16 @@ Dimension key
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from eval.curves import Curve, copies_svg
-from eval.intervals import Share, short
+from eval.intervals import Share, n_rejected
 from eval.leaderboard.detector import Entry
 from eval.leaderboard.trials import Trial
-from eval.study import Grid
+from eval.study import Grid, grouped
 from jaxcontam.stats.bootstrap import tpr_interval
 from jaxcontam.stats.roc import auc_delong, auc_interval, paired_delong, tpr_at_fpr
 
@@ -30,28 +31,10 @@ LEVELS = (0.05, 0.001)
 FPR = 0.05
 """Share of clean sets that may lie above the threshold of a score."""
 
-# A p-value of the level itself must not be lost to rounding.
-_SLACK = 1 + 1e-9
 # Smaller standard errors are 0.
 _NO_SPREAD = 1e-12
 # Curves that a reader can tell apart.
 _MOST_CURVES = 6
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """A difference of two AUCs with an interval of 95 %.
-
-    Attributes:
-        value: The difference.
-        low: Lower end; None where no model differs from another, as where both entries
-            rank all sets perfectly: that says nothing of how it would vary.
-        high: Upper end, likewise.
-    """
-
-    value: float
-    low: float | None
-    high: float | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +47,8 @@ class Standing:
             sorted by it. Intervals of AUC are clustered by model.
         difference: AUC of this entry minus that of `COMPARED`, on the same sets; the
             interval is for this entry alone, whatever the number of entries. None of
-            `COMPARED` itself, and where it is not ranked.
+            `COMPARED` itself, and where it is not ranked; without an interval where no
+            model differs from another, as where both entries rank all sets perfectly.
         auc_by_copies: AUC of the sets at each count.
         found_by_copies: Share of them above the threshold that `FPR` of the clean sets
             exceed; None where there are too few of these.
@@ -78,7 +62,7 @@ class Standing:
 
     entry: str
     auc: Share
-    difference: Difference | None
+    difference: Share | None
     auc_by_copies: dict[int, Share]
     found_by_copies: dict[int, Share] | None
     power: dict[float, dict[int, Share]]
@@ -95,14 +79,13 @@ def standings(entries: Sequence[Entry], trials: Sequence[Trial]) -> list[Standin
         trials: Those of all entries on the same sets; each model has at least one
             clean set and one planted set, and there are at least two models.
     """
-    tables = {}
-    for entry in entries:
-        own = sorted(
-            (trial for trial in trials if trial.entry == entry.name),
-            key=lambda trial: trial.seed,
-        )
-        if own and all(trial.score is not None for trial in own):
-            tables[entry.name] = own
+    by_entry = grouped(sorted(trials, key=lambda one: one.seed), lambda one: one.entry)
+    tables = {
+        entry.name: by_entry[entry.name]
+        for entry in entries
+        if entry.name in by_entry
+        and all(one.score is not None for one in by_entry[entry.name])
+    }
     aucs = {name: _auc(own) for name, own in tables.items()}
     ranked = sorted(tables, key=lambda name: (-aucs[name].value, name))
     return [
@@ -169,14 +152,13 @@ def _auc(trials: Sequence[Trial]) -> Share:
     return Share(value=auc, low=low, high=high)
 
 
-def _difference(own: Sequence[Trial], compared: Sequence[Trial]) -> Difference:
+def _difference(own: Sequence[Trial], compared: Sequence[Trial]) -> Share:
     """AUC of the first entry minus that of the second, clustered by model."""
     scores, models = _sides(own)
     others, _ = _sides(compared)
     found = paired_delong(*scores, *others, clusters=models)
-    if found.se < _NO_SPREAD:
-        return Difference(value=found.difference, low=None, high=None)
-    return Difference(value=found.difference, low=found.low, high=found.high)
+    ends = (None, None) if found.se < _NO_SPREAD else (found.low, found.high)
+    return Share(value=found.difference, low=ends[0], high=ends[1])
 
 
 def _found(scores_P: np.ndarray, clean_Q: np.ndarray) -> Share:
@@ -186,9 +168,8 @@ def _found(scores_P: np.ndarray, clean_Q: np.ndarray) -> Share:
 
 
 def _power(trials: Sequence[Trial], copies: int, level: float) -> Share:
-    found = [t.p_value for t in trials if t.copies == copies]
-    p_values = [p_value for p_value in found if p_value is not None]
-    return Share.counted(sum(p <= level * _SLACK for p in p_values), len(p_values))
+    found = [math.log10(t.p_value) for t in trials if t.copies == copies and t.p_value]
+    return Share.counted(n_rejected(found, level), len(found))
 
 
 def grids(
@@ -215,8 +196,10 @@ def grids(
                 "gives": lambda one: entries[one.entry].gives,
                 "needs": lambda one: needs_words(entries[one.entry]),
                 "passes": "{r.passes:.1f}",
-                "AUC": lambda one: _share(one.auc),
-                f"minus {COMPARED}": lambda one: _difference_words(one.difference),
+                "AUC": lambda one: one.auc.words(),
+                f"minus {COMPARED}": lambda one: (
+                    one.difference.words("+.2f") if one.difference else ""
+                ),
             },
         ),
         _by_copies(
@@ -293,20 +276,8 @@ def needs_words(entry: Entry) -> str:
 def _by_copies(title: str, rows: Mapping[str, Mapping[int, Share]]) -> Grid:
     """A line an entry, a column a duplication count."""
     words = {
-        (name, f"{copies}"): _share(share)
+        (name, f"{copies}"): share.words()
         for name, shares in rows.items()
         for copies, share in shares.items()
     }
     return Grid.crossed(title, "entry", words)
-
-
-def _share(share: Share) -> str:
-    return f"{short(share.value)} [{short(share.low)}, {short(share.high)}]"
-
-
-def _difference_words(found: Difference | None) -> str:
-    if found is None:
-        return ""
-    if found.low is None:
-        return f"{found.value:+.2f}"
-    return f"{found.value:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"

@@ -1,21 +1,218 @@
-"""Trials of entries on the sets of one model."""
+"""Models with planted sets, each set as a detector meets it, and what detectors say."""
 
 import dataclasses
+import functools
 import hashlib
 import time
-from pathlib import Path
 
 import numpy as np
 
-from eval.leaderboard.detector import Entry, OverBudgetError
-from eval.leaderboard.population import Arena, subject_of
-from jaxcontam.scoring.scorer import Scorer
+from eval.leaderboard.detector import (
+    Budget,
+    Entry,
+    Known,
+    MeteredScorer,
+    OverBudgetError,
+    Subject,
+    read_only,
+)
+from eval.planted import in_rows
+from eval.population import TrainedModel, reader_of, train_model
+from eval.python_docs import read_python_docs
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.members.passes import TextModel
+from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.sources import source_digest
+from train.population_plan import Design, read_pool, texts_in_memory
+from train.sources import corpus_digest
 
-# Beside the packages, what trials follow from; entries have digests of their own.
-_EVAL = Path(__file__).resolve().parent.parent
-_SOURCES = ("leaderboard/*.py", "python_docs.py")
-_ENTRIES = "entries.py"
+# Sets of unseen texts that stand beside each set; no two sets share one.
+_UNSEEN_SETS = 2
+
+
+def _with_unseen(design: Design) -> Design:
+    """A design's sets, followed at 0 copies by the unseen texts beside each of them."""
+    unseen = (0,) * (_UNSEEN_SETS * len(design.copies))
+    return dataclasses.replace(design, copies=(*design.copies, *unseen))
+
+
+def tested_copies(design: Design) -> tuple[int, ...]:
+    """Copies of the sets that are put before detectors."""
+    return design.copies[: len(design.copies) // (1 + _UNSEEN_SETS)]
+
+
+DESIGN = _with_unseen(
+    Design(
+        name="leaderboard",
+        config=in_rows("0.16m", 128, batch_rows=1),
+        n_examples=60,
+        copies=(0, 0, 1, 2, 4, 8, 16),
+        n_steps=988,
+        max_example_tokens=40,
+    )
+)
+PULSE = _with_unseen(
+    Design(
+        name="pulse",
+        config=in_rows("pulse", 128, batch_rows=2),
+        n_examples=16,
+        copies=(0, 8),
+        n_steps=30,
+        max_example_tokens=44,
+    )
+)
+# Fewer tokens that are scored at once make fewer shapes to compile.
+_PULSE_TOKENS = 32
+
+
+class Bench:
+    """What all models share.
+
+    Attributes:
+        design: See `tested_copies`.
+        texts: Background, and the examples that no model has to cut.
+        corpus: Digest of what they were read from.
+        seed: Of the first model.
+    """
+
+    def __init__(self, *, seed: int, tiny: bool):
+        """Read the documentation of this Python, train a tokenizer, encode.
+
+        Examples of more tokens than `max_example_tokens` are left out rather than cut,
+        so that a set is the same as text and as ids.
+        """
+        docs = read_python_docs()
+        pool = [question.text for question in docs.questions]
+        self.design = design = PULSE if tiny else DESIGN
+        self.corpus, self.seed = corpus_digest([*docs.documents, *pool]), seed
+        self._batch_tokens = _PULSE_TOKENS if tiny else None
+        texts = texts_in_memory(docs.documents, pool, design)
+        pairs = zip(pool, texts.encoded.n_cut_ids, strict=True)
+        self.texts = read_pool(
+            texts.tokenizer,
+            texts.prefix_id,
+            texts.documents,
+            [text for text, n_cut in pairs if not n_cut],
+            max_example_tokens=design.max_example_tokens,
+            separator=design.separator,
+        )
+
+    def arena(self, seed: int) -> "Arena":
+        """Train a model; raises as `train_model`."""
+        model = train_model(self.design, self.texts, seed=seed)
+        return Arena(self, model, self._reader(model))
+
+    @functools.cached_property
+    def reference(self) -> TextModel:
+        """A model of the same shape and length of training, on background alone."""
+        nothing = dataclasses.replace(self.design, copies=(0,))
+        # Seeds are at least 0, and that of the first model may be 0.
+        seed = self.seed - 1 if self.seed else 2**31
+        return self._reader(train_model(nothing, self.texts, seed=seed))
+
+    @functools.cached_property
+    def counts_V(self) -> np.ndarray:
+        """(V,) int64, how often each id stands in the background documents."""
+        documents = self.texts.documents
+        counts_V = np.zeros(self.design.config.decoder.vocab_size, np.int64)
+        for index in range(len(documents.lengths)):
+            ids = documents.document(index)
+            counts_V += np.bincount(ids, minlength=len(counts_V))
+        return counts_V
+
+    def _reader(self, model: TrainedModel) -> TextModel:
+        return reader_of(model.decoder, self.texts, batch_tokens=self._batch_tokens)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Arena:
+    """A trained model with its sets.
+
+    Attributes:
+        bench: What it shares with others.
+        model: Weights, sets and stream.
+        reader: Its scorers.
+        known: Name of a scorer -> its answers so far.
+    """
+
+    bench: Bench
+    model: TrainedModel
+    reader: TextModel
+    known: dict[str, Known] = dataclasses.field(
+        default_factory=lambda: {"plain": {}, "moments": {}, "reference": {}}
+    )
+
+
+def subject_of(arena: Arena, number: int, entry: Entry, *, passes: float) -> Subject:
+    """One set with what the entry says that it needs, and nothing else.
+
+    Args:
+        arena: The model.
+        number: Number of the set.
+        entry: The detector.
+        passes: The budget, in passes over the set.
+    """
+    planned, bench, needs = arena.model.planned, arena.bench, set(entry.needs)
+    encoded = read_only(planned.encoded[number])
+    pass_tokens = int(encoded.lengths.sum())
+    # Who says that no model is read gets no token of one.
+    tokens = int(passes * pass_tokens) if "log-probabilities" in needs else 0
+    budget = Budget(tokens, pass_tokens=pass_tokens)
+
+    def metered(name: str, scorer: SequenceScorer | None) -> MeteredScorer:
+        assert scorer is not None
+        return MeteredScorer(scorer, budget, arena.known[name])
+
+    # Its name would tell how often it was planted.
+    benchmark = dataclasses.replace(planned.sets[number].benchmark, name="set")
+    moments, reference, unseen = None, None, ()
+    if "distributions" in needs:
+        moments = metered("moments", arena.reader.with_moments)
+    if "unseen texts" in needs:
+        first = len(tested_copies(bench.design)) + _UNSEEN_SETS * number
+        beside = planned.sets[first : first + _UNSEEN_SETS]
+        unseen = tuple(text for one in beside for text in one.benchmark.texts)
+    if "reference model" in needs:
+        plain = metered("reference", bench.reference.plain)
+        reference = _weightless(bench.reference, plain)
+    return Subject(
+        benchmark=benchmark,
+        encoded=encoded,
+        model=_weightless(arena.reader, metered("plain", arena.reader.plain), moments),
+        budget=budget,
+        seed=_drawing_seed(planned.seed, benchmark),
+        unseen=unseen,
+        reference=reference,
+        corpus_counts=read_only(bench.counts_V) if "corpus" in needs else None,
+    )
+
+
+def _drawing_seed(model_seed: int, benchmark: Benchmark) -> int:
+    """Seed of what detectors draw, in [0, 2**31).
+
+    Not the model's own, which drew the sets, their order and their copies: what a
+    detector draws is independent of these, and of one set and another.
+    """
+    words = f"leaderboard\0{model_seed}\0{benchmark.content_digest}"
+    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") >> 1
+
+
+def _weightless(
+    reader: TextModel, plain: SequenceScorer, moments: SequenceScorer | None = None
+) -> TextModel:
+    """A model without its weights, with scorers that count what they read."""
+    opened = dataclasses.replace(
+        reader.model,
+        device=None,
+        checkpoint=None,
+        make_scorer=_no_scorer,
+        has_moments=moments is not None,
+    )
+    return TextModel(model=opened, plain=plain, with_moments=moments)
+
+
+def _no_scorer(**_: object) -> SequenceScorer:
+    raise ValueError("scorers are those of the subject, which count what they read")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,32 +244,16 @@ class EntryError(Exception):
     """An entry's own code broke; the cause is its exception."""
 
 
-def try_entry(
-    entry: Entry,
-    arena: Arena,
-    *,
-    passes: float,
-    reference: Scorer | None,
-    counts_V: np.ndarray | None,
-) -> tuple[Trial, ...]:
-    """One entry on every tested set of a model.
-
-    Args:
-        entry: The detector.
-        arena: The model.
-        passes: The budget of each set, in passes over it.
-        reference: See `train_reference`; None if the entry needs none.
-        counts_V: See `corpus_counts`; None if the entry needs none.
+def try_entry(entry: Entry, arena: Arena, *, passes: float) -> list[Trial]:
+    """One entry on every tested set of a model; `passes` is the budget of each set.
 
     Raises:
         EntryError: If the entry raises anything but `OverBudgetError`, says that it
             gives p-values and gives none, or gives one that it does not say.
     """
     trials = []
-    for number, copies in enumerate(arena.copies):
-        subject = subject_of(
-            arena, number, entry, passes=passes, reference=reference, counts_V=counts_V
-        )
+    for number, copies in enumerate(tested_copies(arena.bench.design)):
+        subject = subject_of(arena, number, entry, passes=passes)
         start = time.process_time()
         score = p_value = refused = None
         try:
@@ -90,7 +271,7 @@ def try_entry(
         trials.append(
             Trial(
                 entry=entry.name,
-                seed=arena.planned.seed,
+                seed=arena.model.planned.seed,
                 copies=copies,
                 score=score,
                 p_value=p_value,
@@ -99,7 +280,7 @@ def try_entry(
                 refused=refused,
             )
         )
-    return tuple(trials)
+    return trials
 
 
 def trial_sources() -> str:
@@ -108,12 +289,4 @@ def trial_sources() -> str:
     It needs no git, and a new document or entry makes no trial obsolete.
     """
     entries = "eval.leaderboard.entries"
-    ours = source_digest("eval.leaderboard.trials", entries, unread=(entries,))
-    digest = hashlib.sha256(ours.encode())
-    for pattern in _SOURCES:
-        for path in sorted(_EVAL.glob(pattern)):
-            if path.name == _ENTRIES:
-                continue
-            digest.update(str(path.relative_to(_EVAL)).encode() + b"\0")
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return f"sha256:{digest.hexdigest()}"
+    return source_digest("eval.leaderboard.trials", entries, unread=(entries,))

@@ -1,1 +1,0 @@
-"""What membership scores find, on models trained here whose training text is known."""

@@ -1,0 +1,145 @@
+"""Planted models that stay in memory: trained, read, and kept as records."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from eval.study import Records, say
+from jaxcontam.members.passes import TextModel, text_model
+from jaxcontam.models.decoder import Decoder
+from jaxcontam.progress import progress_bar
+from jaxcontam.scoring.identity import keep_compiled
+from jaxcontam.scoring.in_memory import opened_decoder
+from train.population_device import train_scanned
+from train.population_models import last_loss, n_parameters
+from train.population_plan import Design, PlannedModel, Texts, plan_model
+from train.population_workers import (
+    Failure,
+    in_this_process,
+    keep_freed_memory,
+    n_cores,
+    over_processes,
+)
+
+Task = tuple[Any, int]
+"""What a model is, and its seed."""
+
+Fields = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class TrainedModel:
+    """A model of a design, with its sets.
+
+    Attributes:
+        planned: Sets, their ids, and the stream.
+        decoder: The weights.
+        facts: Seed, sizes, last loss, and CPU seconds of the training.
+    """
+
+    planned: PlannedModel
+    decoder: Decoder
+    facts: Fields
+
+
+def train_model(design: Design, texts: Texts, *, seed: int) -> TrainedModel:
+    """Draw sets, plant them, train.
+
+    Raises:
+        InputError: If there are too few examples or documents.
+        DivergedError: If the loss is not finite at the end.
+    """
+    start = time.process_time()
+    planned = plan_model(design, texts, seed=seed)
+    decoder, losses = train_scanned(design.config, planned.rows, seed=seed)
+    facts = {
+        "seed": seed,
+        "n_parameters": n_parameters(decoder),
+        "n_tokens": design.n_tokens,
+        "n_planted_tokens": planned.stream.n_canary_ids,
+        "loss": last_loss(losses),
+        "train_seconds": time.process_time() - start,
+    }
+    return TrainedModel(planned, decoder, facts)
+
+
+def reader_of(
+    decoder: Decoder, texts: Texts, *, batch_tokens: int | None = None
+) -> TextModel:
+    """A model with its scorers; `batch_tokens` as of `local_scorer`."""
+    opened = opened_decoder(decoder, texts.tokenizer)
+    opened = dataclasses.replace(opened, prefix_id=texts.prefix_id)
+    return text_model(opened, store=None, batch_tokens=batch_tokens)
+
+
+class Job(Protocol):
+    """What a process must know to make the record of any model."""
+
+    @property
+    def records(self) -> Records:
+        """Where records are kept."""
+        ...
+
+    def inputs(self, task: Task) -> tuple[Any, ...]:
+        """Name of the model's record, and all that determines it."""
+        ...
+
+    def maker(self) -> Callable[[Task], Fields]:
+        """Prepare a process; returns what makes a record."""
+        ...
+
+
+def made_records(
+    job: Job,
+    tasks: Sequence[Task],
+    *,
+    n_processes: int | None = None,
+) -> tuple[dict[Task, Fields], dict[Task, Failure]]:
+    """Records of models, and why those that are missing could not be made.
+
+    A killed run goes on where it stopped: a record is written before it is told of.
+    """
+    found = kept_records(job, tasks)
+    missing = [task for task in tasks if task not in found]
+    if found:
+        say(f"keeping {len(found)} finished models")
+    failures: dict[Task, Failure] = {}
+    n_processes = min(n_processes or n_cores(), len(missing))
+    outcomes = (
+        in_this_process(_open, job, missing)
+        if n_processes == 1
+        else over_processes(_open, job, missing, n_processes=n_processes)
+    )
+    with progress_bar("models", unit="models/s") as progress:
+        for number, (task, outcome) in enumerate(outcomes, 1):
+            if isinstance(outcome, Failure):
+                failures[task] = outcome
+                say(f"{job.inputs(task)[0]}: {outcome.reason}")
+            else:
+                found[task] = outcome
+            progress(number, len(missing))
+    return {task: found[task] for task in tasks if task in found}, failures
+
+
+def kept_records(job: Job, tasks: Sequence[Task]) -> dict[Task, Fields]:
+    """Records of the models that are finished."""
+    read = {task: job.records.read(*job.inputs(task)) for task in tasks}
+    return {task: fields for task, fields in read.items() if fields is not None}
+
+
+def _open(job: Job) -> Callable[[Task], Mapping[str, Any]]:
+    """What a process does first; returns what makes a record and writes it."""
+    keep_freed_memory()
+    keep_compiled()
+    make = job.maker()
+
+    def made(task: Task) -> Fields:
+        cpu = time.process_time()
+        fields = make(task)
+        fields["cpu_seconds"] = time.process_time() - cpu
+        name, *inputs = job.inputs(task)
+        job.records.write(name, fields, *inputs)
+        return fields
+
+    return made
