@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
+
+import numpy as np
 
 from jaxcontam.stats.proportions import wilson_interval
 
@@ -38,9 +39,9 @@ class Share:
         return f"{value} [{short(self.low, form)}, {short(self.high, form)}]"
 
 
-def n_rejected(log10_ps: Iterable[float], level: float) -> int:
-    """p-values at or below a level, counted from their logarithms."""
-    return sum(log10_p <= math.log10(level) + _ROUNDING for log10_p in log10_ps)
+def is_rejected(log10_p: np.ndarray, level: float) -> np.ndarray:
+    """Which p-values, given by their logarithms, are at or below a level."""
+    return log10_p <= math.log10(level) + _ROUNDING
 
 
 def short(value: float, form: str = ".2f") -> str:

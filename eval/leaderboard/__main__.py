@@ -49,7 +49,7 @@ from eval.leaderboard.trials import (
     Bench,
     EntryError,
     Trial,
-    tested_copies,
+    shown_copies,
     trial_sources,
     try_entry,
 )
@@ -142,7 +142,7 @@ class Leaderboard(StudyFlags):
             numbers={
                 "seeds": list(range(self.seed, self.seed + n_models)),
                 "budget_passes": self.budget,
-                "copies": list(tested_copies(design)),
+                "copies": list(shown_copies(design)),
                 "corpus_digest": bench.corpus,
                 "models": facts,
                 # Through JSON, so that what is returned is what stands in the file.

@@ -6,13 +6,12 @@ Dimension key
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from eval.curves import Curve, copies_svg
-from eval.intervals import Share, n_rejected
+from eval.intervals import Share, is_rejected
 from eval.leaderboard.detector import Entry
 from eval.leaderboard.trials import Trial
 from eval.study import Grid, grouped
@@ -168,8 +167,8 @@ def _found(scores_P: np.ndarray, clean_Q: np.ndarray) -> Share:
 
 
 def _power(trials: Sequence[Trial], copies: int, level: float) -> Share:
-    found = [math.log10(t.p_value) for t in trials if t.copies == copies and t.p_value]
-    return Share.counted(n_rejected(found, level), len(found))
+    found = [t.p_value for t in trials if t.copies == copies and t.p_value is not None]
+    return Share.counted(int(is_rejected(np.log10(found), level).sum()), len(found))
 
 
 def grids(

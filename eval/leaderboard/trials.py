@@ -36,7 +36,7 @@ def _with_unseen(design: Design) -> Design:
     return dataclasses.replace(design, copies=(*design.copies, *unseen))
 
 
-def tested_copies(design: Design) -> tuple[int, ...]:
+def shown_copies(design: Design) -> tuple[int, ...]:
     """Copies of the sets that are put before detectors."""
     return design.copies[: len(design.copies) // (1 + _UNSEEN_SETS)]
 
@@ -69,7 +69,7 @@ class Bench:
     """What all models share.
 
     Attributes:
-        design: See `tested_copies`.
+        design: See `_with_unseen`.
         texts: Background, and the examples that no model has to cut.
         corpus: Digest of what they were read from.
         seed: Of the first model.
@@ -169,7 +169,7 @@ def subject_of(arena: Arena, number: int, entry: Entry, *, passes: float) -> Sub
     if "distributions" in needs:
         moments = metered("moments", arena.reader.with_moments)
     if "unseen texts" in needs:
-        first = len(tested_copies(bench.design)) + _UNSEEN_SETS * number
+        first = len(shown_copies(bench.design)) + _UNSEEN_SETS * number
         beside = planned.sets[first : first + _UNSEEN_SETS]
         unseen = tuple(text for one in beside for text in one.benchmark.texts)
     if "reference model" in needs:
@@ -252,7 +252,7 @@ def try_entry(entry: Entry, arena: Arena, *, passes: float) -> list[Trial]:
             gives p-values and gives none, or gives one that it does not say.
     """
     trials = []
-    for number, copies in enumerate(tested_copies(arena.bench.design)):
+    for number, copies in enumerate(shown_copies(arena.bench.design)):
         subject = subject_of(arena, number, entry, passes=passes)
         start = time.process_time()
         score = p_value = refused = None

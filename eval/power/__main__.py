@@ -6,29 +6,29 @@ populations of 1,000 models; a killed run goes on where it stopped. Headline: do
 has the tables.
 
 What is made and tested was fixed before any result of its seeds was looked at:
-eval/power/designs.py. An easy setting: half of the training text is planted. It ranks
+eval/power/models.py. An easy setting: half of the training text is planted. It ranks
 tests on small models; it is not their power on large ones.
 """
 
 import dataclasses
+import operator
+import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.power.designs import POPULATIONS, PULSE, Population
-from eval.power.estimates import dup50_rows, power_grids, power_table
-from eval.power.figures import power_figures
-from eval.power.model import Job, ModelRecord, Task, made
+from eval.population import Fields, Task, kept_records, made_records
+from eval.power.estimates import dup50_rows, power_figures, power_grids, power_table
+from eval.power.models import POPULATIONS, PULSE, Job, Population
 from eval.python_docs import read_python_docs
 from eval.study import Clock, Records, StudyFlags, finish_study, grouped, run_study, say
 from jaxcontam.cli.main import EXIT_PARTIAL
 from jaxcontam.errors import InputError, check_names
-from jaxcontam.progress import progress_bar
-from train.population_workers import Failure, n_cores
 from train.sources import corpus_digest
 
 RECORDS_DIR = "models"
+_MODELS, _TINY_MODELS = 1000, 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,34 +71,22 @@ class Power(StudyFlags):
             questions=questions,
             corpus=corpus_digest([*docs.documents, *questions]),
         )
-        found = self._finished(job, self._populations())
-        missing = [task for task, record in found.items() if record is None]
-        if len(missing) < len(found):
-            say(f"keeping {len(found) - len(missing)} finished models")
-        failures: list[dict[str, Any]] = []
-        with progress_bar("models", unit="models/s") as progress:
-            n_processes = self.processes or n_cores()
-            for number, ((study, seed), outcome) in enumerate(
-                made(job, missing, n_processes=n_processes), 1
-            ):
-                if isinstance(outcome, Failure):
-                    why = dataclasses.asdict(outcome)
-                    failures.append({"population": study.name, "seed": seed, **why})
-                    say(f"{study.name} {seed}: {outcome.reason}")
-                else:
-                    found[study, seed] = outcome
-                progress(number, len(missing))
-        n_lost = sum(record is None for record in found.values())
-        if self.only and not self.tiny:
-            # One table of all that is finished.
-            found |= self._finished(
-                job, [one for name, one in POPULATIONS.items() if name not in self.only]
-            )
-        records = [record for record in found.values() if record is not None]
-        if records:
+        populations = {"pulse": PULSE} if self.tiny else POPULATIONS
+        wanted = [populations[name] for name in self.only or populations]
+        tasks = self._tasks(wanted)
+        found, failures = made_records(job, tasks, n_processes=self.processes)
+        n_lost = len(tasks) - len(found)
+        # One table of all that is finished.
+        others = [one for one in populations.values() if one not in wanted]
+        found |= kept_records(job, self._tasks(others))
+        if found:
+            reasons = [
+                {"population": one.name, "seed": seed, **dataclasses.asdict(why)}
+                for (one, seed), why in failures.items()
+            ]
             self._finish(
-                records,
-                {"corpus_digest": job.corpus, "failures": failures},
+                list(found.values()),
+                {"corpus_digest": job.corpus, "failures": reasons},
                 clock=clock,
                 out=folder,
                 earlier_seconds=job.records.earlier_seconds,
@@ -107,36 +95,26 @@ class Power(StudyFlags):
             say(f"{n_lost} models were not made; the same command tries these again")
         return EXIT_PARTIAL if n_lost else 0
 
-    def _populations(self) -> list[Population]:
-        if self.tiny:
-            return [PULSE]
-        return [POPULATIONS[name] for name in self.only or POPULATIONS]
-
-    def _finished(
-        self, job: Job, populations: Sequence[Population]
-    ) -> dict[Task, ModelRecord | None]:
-        """Every model of some populations, those with a record and those without."""
-        return {
-            (one.study, seed): job.finished(one.study, seed)
+    def _tasks(self, populations: Sequence[Population]) -> list[Task]:
+        n_models = self.models or (_TINY_MODELS if self.tiny else _MODELS)
+        return [
+            (one, one.first_seed + self.seed + i)
             for one in populations
-            for first in (one.first_seed + self.seed,)
-            for seed in range(first, first + (self.models or one.n_models))
-        }
+            for i in range(n_models)
+        ]
 
     def _finish(
-        self, records: Sequence[ModelRecord], more: Mapping[str, Any], **finish: Any
+        self, records: Sequence[Fields], more: Mapping[str, Any], **finish: Any
     ) -> None:
         """Tables, figures and numbers of the models that are there."""
         table, dup50 = power_table(records), dup50_rows(records)
-        about = [
-            _about(name, own)
-            for name, own in grouped(records, lambda r: r.design).items()
-        ]
+        by_design = grouped(records, lambda record: record["design"])
+        about = [_about(name, own) for name, own in by_design.items()]
         finish_study(
             "power",
             self,
             numbers={
-                "model_cpu_seconds": sum(r.cpu_seconds for r in records),
+                "model_cpu_seconds": sum(record["cpu_seconds"] for record in records),
                 "populations": about,
                 "power": [dataclasses.asdict(row) for row in table],
                 "dup50": [dataclasses.asdict(row) for row in dup50],
@@ -148,21 +126,19 @@ class Power(StudyFlags):
         )
 
 
-def _about(name: str, found: Sequence[ModelRecord]) -> dict[str, Any]:
-    """What was trained in a population."""
+def _about(name: str, found: Sequence[Fields]) -> dict[str, Any]:
+    """What was trained in a population; seconds are of the CPU."""
+
+    def mean(value: Callable[[Fields], float]) -> float:
+        return statistics.fmean(map(value, found))
+
     means = ("loss", "train_seconds", "test_seconds", "cpu_seconds")
-    shares = [record.n_canary_tokens / record.n_tokens for record in found]
     return {
         "name": name,
-        "seeds": [record.seed for record in found],
-        "n_parameters": found[0].n_parameters,
-        "n_examples": found[0].n_examples,
-        "n_tokens": found[0].n_tokens,
-        "canary_share": sum(shares) / len(found),
-        **{
-            field: sum(getattr(record, field) for record in found) / len(found)
-            for field in means
-        },
+        "seeds": [record["seed"] for record in found],
+        **{f: found[0][f] for f in ("n_parameters", "n_examples", "n_tokens")},
+        "canary_share": mean(lambda one: one["n_planted_tokens"] / one["n_tokens"]),
+        **{field: mean(operator.itemgetter(field)) for field in means},
     }
 
 

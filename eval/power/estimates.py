@@ -1,23 +1,35 @@
-"""Records of planted models to power, the copies that half power needs, and tables.
+"""Records of planted models to power, the copies of half power, tables and figures.
 
 A model has one set in every cell, so that Wilson's interval over models is one over
 independent runs; what compares cells of the same models is bootstrapped over models.
+
+Dimension key
+    M  models
+    C  duplication counts
+    B  bootstrap draws
 """
 
 import dataclasses
-import math
+import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import matplotlib
 import numpy as np
+from matplotlib.lines import Line2D
+from scipy.optimize import isotonic_regression
 
-from eval.intervals import ROUNDING, Share, n_rejected, short
-from eval.power.model import ModelRecord
+from eval.curves import MARKERS, Curve, copies_svg
+from eval.intervals import Share, is_rejected
+from eval.population import Fields
 from eval.study import Grid, grouped
+from jaxcontam.reports.figure import STYLE, figure_axes, svg_text
 
 LEVELS = (0.001, 0.01, 0.05)
 """Levels at which power is stated."""
+# The level of the figures; tables have the others.
+_DRAWN_LEVEL = 0.001
 _N_BOOTSTRAP = 2000
 # Fewer duplication counts are no curve; a bootstrap of fewer models is too narrow.
 _FEWEST_COUNTS, _FEWEST_MODELS = 4, 40
@@ -48,17 +60,18 @@ class PowerRow:
     level: float
     n_models: int
     n_rejected: int
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     median_log10_p: float
     quartiles_log10_p: tuple[float, float]
     median_effect: float | None
     passes: float
 
     @property
-    def power(self) -> float:
+    def share(self) -> Share:
         """Share of sets found."""
-        return self.n_rejected / self.n_models
+        value = self.n_rejected / self.n_models
+        return Share(value=value, low=self.low, high=self.high)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,20 +101,20 @@ class Dup50:
     most: int
 
 
-def power_table(records: Sequence[ModelRecord]) -> list[PowerRow]:
+def power_table(records: Sequence[Fields]) -> list[PowerRow]:
     """One row a cell and level, in order of arrival."""
     cells = grouped(
-        ((record.design, row) for record in records for row in record.rows),
-        lambda one: (one[0], one[1].test, one[1].copies),
+        ((record["design"], row) for record in records for row in record["rows"]),
+        lambda one: (one[0], one[1]["test"], one[1]["copies"]),
     )
     table = []
     for (design, test, copies), found in cells.items():
         rows = [row for _, row in found]
-        effects = [row.effect for row in rows if row.effect is not None]
-        log10_ps = [row.log10_p for row in rows]
-        low, high = np.quantile(log10_ps, (0.25, 0.75)).tolist()
+        effects = [row["effect"] for row in rows if row["effect"] is not None]
+        log10_p_M = np.array([row["log10_p"] for row in rows])
+        first, third = np.quantile(log10_p_M, (0.25, 0.75)).tolist()
         for level in LEVELS:
-            n_found = n_rejected(log10_ps, level)
+            n_found = int(is_rejected(log10_p_M, level).sum())
             share = Share.counted(n_found, len(rows))
             table.append(
                 PowerRow(
@@ -113,28 +126,63 @@ def power_table(records: Sequence[ModelRecord]) -> list[PowerRow]:
                     n_rejected=n_found,
                     low=share.low,
                     high=share.high,
-                    median_log10_p=statistics.median(log10_ps),
-                    quartiles_log10_p=(low, high),
+                    median_log10_p=float(np.median(log10_p_M)),
+                    quartiles_log10_p=(first, third),
                     median_effect=statistics.median(effects) if effects else None,
-                    passes=statistics.fmean(row.passes for row in rows),
+                    passes=statistics.fmean(row["passes"] for row in rows),
                 )
             )
     return table
 
 
-def dup50_rows(records: Sequence[ModelRecord]) -> list[Dup50]:
-    """For every population with enough duplication counts, each test and level."""
+def dup50_rows(records: Sequence[Fields]) -> list[Dup50]:
+    """Each test and level of populations with enough duplication counts.
+
+    A test needs one set of each count a model.
+    """
     found = []
-    for design, models in grouped(records, lambda record: record.design).items():
-        for test, log10_p_MC in _complete(models).items():
-            copies = sorted(log10_p_MC)
-            if len(copies) < _FEWEST_COUNTS:
+    for design, models in grouped(records, lambda record: record["design"]).items():
+        rows = (row for model in models for row in model["rows"])
+        for test, own in grouped(rows, lambda row: row["test"]).items():
+            cells = sorted(grouped(own, lambda row: row["copies"]).items())
+            if len(cells) < _FEWEST_COUNTS or any(
+                len(cell) != len(models) for _, cell in cells
+            ):
                 continue
-            values_MC = np.stack([log10_p_MC[n] for n in copies], axis=1)
+            copies = [n for n, _ in cells]
+            log10_p_CM = np.array(
+                [[row["log10_p"] for row in cell] for _, cell in cells]
+            )
             for level in LEVELS:
-                found_MC = values_MC <= math.log10(level) + ROUNDING
+                found_MC = is_rejected(log10_p_CM.T, level)
                 found.append(_dup50(design, test, level, copies, found_MC))
     return found
+
+
+def _dup50(
+    design: str, test: str, level: float, copies: Sequence[int], found_MC: np.ndarray
+) -> Dup50:
+    """With an interval: models are drawn again, each with all of its sets."""
+    n_models = len(found_MC)
+    rng = np.random.default_rng([n_models, len(copies)])
+    drawn = rng.integers(n_models, size=(_N_BOOTSTRAP, n_models))
+    power_BC = np.stack([found_MC[rows].mean(axis=0) for rows in drawn])
+    values = np.sort(half_power_copies(copies, power_BC))
+    # Ends are drawn values: an infinite one must not be mixed with a finite one.
+    low, high = (values[round(q * (_N_BOOTSTRAP - 1))] for q in (0.025, 0.975))
+    own = half_power_copies(copies, found_MC.mean(axis=0)[None])[0]
+    own, low, high = (float(x) if np.isfinite(x) else None for x in (own, low, high))
+    return Dup50(
+        design=design,
+        test=test,
+        level=level,
+        n_models=n_models,
+        copies=own,
+        low=low,
+        high=high,
+        has_interval=n_models >= _FEWEST_MODELS,
+        most=max(copies),
+    )
 
 
 def half_power_copies(copies: Sequence[int], power_BC: np.ndarray) -> np.ndarray:
@@ -150,7 +198,7 @@ def half_power_copies(copies: Sequence[int], power_BC: np.ndarray) -> np.ndarray
     Returns:
         (B,) float64.
     """
-    rising_BC = monotone(power_BC)
+    rising_BC = np.stack([isotonic_regression(power_C).x for power_C in power_BC])
     above_BC = rising_BC >= 0.5
     at_B = above_BC.argmax(axis=1)
     rows_B = np.arange(len(rising_BC))
@@ -167,67 +215,6 @@ def half_power_copies(copies: Sequence[int], power_BC: np.ndarray) -> np.ndarray
     return np.where(above_BC.any(axis=1), found_B, np.inf)
 
 
-def monotone(values_BC: np.ndarray) -> np.ndarray:
-    """Least-squares rising fit of each row, weights equal: isotonic regression.
-
-    By its max-min form: the largest over starts of the least mean from there to an end.
-    """
-    _, C = values_BC.shape
-    sums_BC = np.cumsum(np.pad(values_BC, ((0, 0), (1, 0))), axis=1)
-    fit_BC = np.full(values_BC.shape, -np.inf)
-    for start in range(C):
-        lengths = np.arange(1, C - start + 1)
-        means = (sums_BC[:, start + 1 :] - sums_BC[:, [start]]) / lengths
-        least = np.minimum.accumulate(means[:, ::-1], axis=1)[:, ::-1]
-        fit_BC[:, start:] = np.maximum(fit_BC[:, start:], least)
-    return fit_BC
-
-
-def _complete(models: Sequence[ModelRecord]) -> Mapping[str, dict[int, np.ndarray]]:
-    """Test -> copies -> (M,) log10 p, of tests with one set of each count a model."""
-    by_test = grouped((r for model in models for r in model.rows), lambda row: row.test)
-    found = {
-        test: {
-            copies: np.array([row.log10_p for row in own])
-            for copies, own in grouped(rows, lambda row: row.copies).items()
-        }
-        for test, rows in by_test.items()
-    }
-    return {
-        test: counts
-        for test, counts in found.items()
-        if {len(values) for values in counts.values()} == {len(models)}
-    }
-
-
-def _dup50(
-    design: str, test: str, level: float, copies: Sequence[int], found_MC: np.ndarray
-) -> Dup50:
-    """With an interval: models are drawn again, each with all of its sets."""
-    n_models = len(found_MC)
-    rng = np.random.default_rng([n_models, len(copies)])
-    drawn = rng.integers(n_models, size=(_N_BOOTSTRAP, n_models))
-    power_BC = np.stack([found_MC[rows].mean(axis=0) for rows in drawn])
-    values = np.sort(half_power_copies(copies, power_BC))
-    # Ends are drawn values: an infinite one must not be mixed with a finite one.
-    low, high = (values[round(q * (_N_BOOTSTRAP - 1))] for q in (0.025, 0.975))
-    return Dup50(
-        design=design,
-        test=test,
-        level=level,
-        n_models=n_models,
-        copies=_finite(half_power_copies(copies, found_MC.mean(axis=0)[None])[0]),
-        low=_finite(low),
-        high=_finite(high),
-        has_interval=n_models >= _FEWEST_MODELS,
-        most=max(copies),
-    )
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
 def power_grids(
     table: Sequence[PowerRow],
     dup50: Sequence[Dup50],
@@ -235,48 +222,38 @@ def power_grids(
 ) -> list[Grid]:
     """A table a population and level, and the copies of half power."""
     cells = grouped(table, lambda row: (row.design, row.level))
-    return [
-        *(
-            _power_grid(cells.get((about["name"], level), []), level, about)
-            for about in populations
-            for level in LEVELS
-        ),
-        *([_dup50_grid(dup50)] if dup50 else []),
+    grids = [
+        _power_grid(cells.get((about["name"], level), []), level, about)
+        for about, level in itertools.product(populations, LEVELS)
     ]
+    if dup50:
+        title = (
+            "Copies at which half of the sets are found (95 % interval over models, "
+            "where there are 40 or more)"
+        )
+        words = {
+            (f"{row.design}: {row.test}", f"p at most {row.level:g}"): _copies(row)
+            for row in dup50
+        }
+        grids.append(Grid.crossed(title, "population, test", words))
+    return grids
 
 
 def _power_grid(
     rows: Sequence[PowerRow], level: float, about: Mapping[str, Any]
 ) -> Grid:
     """Tests by duplication counts."""
-    copies = list(dict.fromkeys(row.copies for row in rows))
-    cells = {
-        test: {row.copies: row for row in own}
-        for test, own in grouped(rows, lambda row: row.test).items()
-    }
-    return Grid.of(
+    title = (
         f"{about['name']}: {len(about['seeds']):,} models of {about['n_parameters']:,} "
         f"parameters, {about['n_tokens']:,} tokens, {about['canary_share']:.0%} "
         f"planted, sets of {about['n_examples']}. Share of sets with p at most "
-        f"{level:g} (95 % interval), by copies",
-        cells.items(),
-        {
-            "test": "{r[0]}",
-            "passes": lambda line: f"{next(iter(line[1].values())).passes:.1f}",
-        }
-        | {f"{n}": lambda line, n=n: _cell(line[1].get(n)) for n in copies},
+        f"{level:g} (95 % interval), by copies"
     )
-
-
-def _dup50_grid(dup50: Sequence[Dup50]) -> Grid:
-    """Copies of half power, a column a level."""
-    cells = grouped(dup50, lambda row: f"{row.design}: {row.test}")
-    return Grid(
-        "Copies at which half of the sets are found (95 % interval over models, where "
-        "there are 40 or more)",
-        ("population, test", *(f"p at most {level:g}" for level in LEVELS)),
-        tuple((name, *map(_copies, found)) for name, found in cells.items()),
-    )
+    words = {}
+    for row in rows:
+        words[row.test, "passes"] = f"{row.passes:.1f}"
+        words[row.test, f"{row.copies}"] = _cell(row)
+    return Grid.crossed(title, "test", words)
 
 
 def _copies(row: Dup50) -> str:
@@ -288,10 +265,80 @@ def _copies(row: Dup50) -> str:
     return f"{words(row.copies)} ({words(row.low)} to {words(row.high)})"
 
 
-def _cell(row: PowerRow | None) -> str:
-    """Share, interval; two digits without the zero in front, three where it is rare."""
-    if row is None:
-        return ""
-    digits = 3 if row.power < 0.1 and row.n_models >= 200 else 2
-    share, low, high = (short(x, digits) for x in (row.power, row.low, row.high))
-    return f"{share} ({low}-{high})"
+def _cell(row: PowerRow) -> str:
+    """Share and interval; two digits, three where it is rare."""
+    is_rare = row.share.value < 0.1 and row.n_models >= 200
+    return row.share.words(".3f" if is_rare else ".2f")
+
+
+def power_figures(table: Sequence[PowerRow]) -> Mapping[str, str]:
+    """Name -> SVG, for the populations that are there."""
+    figures = {}
+    drawn = [row for row in table if row.level == _DRAWN_LEVEL]
+    for design, rows in grouped(drawn, lambda row: row.design).items():
+        if len({row.copies for row in rows}) < _FEWEST_COUNTS:
+            continue
+        curves = [
+            Curve(
+                label=f"{test} ({own[0].passes:.0f} passes)",
+                shares={n: row.share for n, row in sorted((r.copies, r) for r in own)},
+            )
+            for test, own in grouped(rows, lambda row: row.test).items()
+        ]
+        y_label = f"share of sets with p at most {_DRAWN_LEVEL:g}"
+        figures[f"copies-{design}"] = copies_svg(
+            curves, y_label=y_label, level=_DRAWN_LEVEL
+        )
+        if design == "main":
+            figures["cost-main"] = _cost(rows)
+    return figures
+
+
+def _cost(rows: Sequence[PowerRow]) -> str:
+    """Median p and its quartiles against passes: a marker a test, a colour a count."""
+    tests = list(dict.fromkeys(row.test for row in rows))
+    counts = sorted({row.copies for row in rows})
+    shades = matplotlib.colormaps["viridis_r"]
+    colours = {n: shades(i / max(1, len(counts) - 1)) for i, n in enumerate(counts)}
+    markers = dict(zip(tests, itertools.cycle(MARKERS)))
+    beside = _side_by_side({row.test: row.passes for row in rows})
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes((7.2, 4.2))
+        for row in sorted(rows, key=lambda row: tests.index(row.test)):
+            middle = 10**row.median_log10_p
+            low, high = (10**value for value in row.quartiles_log10_p)
+            axes.errorbar(
+                row.passes + beside[row.test],
+                middle,
+                yerr=[[middle - low], [high - middle]],
+                fmt=markers[row.test],
+                color=colours[row.copies],
+                markersize=5,
+                lw=0.8,
+            )
+        axes.set_yscale("log")
+        # By default a formula, which the style shows as it is typed.
+        axes.yaxis.set_major_formatter("{x:.0e}")
+        axes.axhline(_DRAWN_LEVEL, color="black", lw=0.6)
+        axes.set_xlabel("passes over the file")
+        axes.set_ylabel("p: median and quartiles")
+        shown = [(test, markers[test], "black") for test in tests]
+        shown += [(f"{n} copies", "s", colours[n]) for n in counts]
+        handles = [Line2D([], [], ls="", marker=m, color=c) for _, m, c in shown]
+        figure.legend(
+            handles,
+            [label for label, _, _ in shown],
+            loc="outside right upper",
+            frameon=False,
+            fontsize=8,
+        )
+        return svg_text(figure)
+
+
+def _side_by_side(passes: Mapping[str, float]) -> dict[str, float]:
+    """Test -> how far beside its cost it stands: others of that cost would hide it."""
+    beside = {}
+    for tests in grouped(passes, lambda test: round(passes[test])).values():
+        for number, test in enumerate(tests):
+            beside[test] = 0.09 * (number - (len(tests) - 1) / 2)
+    return beside

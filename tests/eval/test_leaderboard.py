@@ -9,8 +9,8 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from eval.leaderboard import __main__ as leaderboard
-from eval.leaderboard.__main__ import PULSE, Leaderboard
+from eval.leaderboard import trials
+from eval.leaderboard.__main__ import Leaderboard
 from eval.leaderboard.detector import (
     Budget,
     Entry,
@@ -22,9 +22,16 @@ from eval.leaderboard.detector import (
 )
 from eval.leaderboard.entries import built_in_entries
 from eval.leaderboard.methods import affordable_strata
-from eval.leaderboard.population import read_texts, subject_of, train_arena
 from eval.leaderboard.standings import COMPARED, refusals, standings
-from eval.leaderboard.trials import EntryError, Trial, try_entry
+from eval.leaderboard.trials import (
+    PULSE,
+    Bench,
+    EntryError,
+    Trial,
+    shown_copies,
+    subject_of,
+    try_entry,
+)
 from jaxcontam.members.score import ScoreMethod
 from jaxcontam.methods import METHODS, OWN
 from jaxcontam.orders.methods import ADJACENCY
@@ -43,28 +50,30 @@ def entry(name, detect=lambda subject: Finding(score=0.0), **changes):
     return Entry(name=name, detect=detect, **fields | changes)
 
 
+COPIES = shown_copies(PULSE)
+
+
 @pytest.fixture(scope="module")
 def arena():
     """A trained pulse model with its sets."""
-    docs = small_docs()
-    pool = [question.text for question in docs.questions]
-    return train_arena(PULSE, read_texts(docs.documents, pool, PULSE), seed=3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trials, "read_python_docs", small_docs)
+        return Bench(seed=3, tiny=True).arena(3)
 
 
 def shown_of(arena, wants, passes=3):
     """What an entry sees of each set."""
-    more = dict(passes=passes, reference=None, counts_V=None)
-    return [subject_of(arena, i, wants, **more) for i in range(len(arena.copies))]
+    return [subject_of(arena, i, wants, passes=passes) for i in range(len(COPIES))]
 
 
 def tried(entry, arena, passes=3):
-    return try_entry(entry, arena, passes=passes, reference=None, counts_V=None)
+    return try_entry(entry, arena, passes=passes)
 
 
 @pytest.fixture
 def small(monkeypatch):
     """Runs read the small corpus."""
-    monkeypatch.setattr(leaderboard, "read_python_docs", small_docs)
+    monkeypatch.setattr(trials, "read_python_docs", small_docs)
 
 
 def test_every_order_test_and_score_has_an_entry():
@@ -82,7 +91,7 @@ def test_detector_sees_what_it_needs_and_never_how_often_a_set_was_planted(arena
     assert {subject.benchmark.name for subject in shown} == {"set"}
     # The model's own seed drew the sets, so that it would tell which one this is.
     seeds = {subject.seed for subject in shown}
-    assert len(seeds) == len(shown) and arena.planned.seed not in seeds
+    assert len(seeds) == len(shown) and arena.model.planned.seed not in seeds
     for subject in shown:
         given = subject.unseen, subject.reference, subject.corpus_counts
         assert given == ((), None, None)
@@ -92,7 +101,7 @@ def test_detector_sees_what_it_needs_and_never_how_often_a_set_was_planted(arena
     texts = [text for s in shown for text in (*s.texts, *s.unseen)]
     assert len(set(texts)) == len(texts) == len(shown) * 3 * PULSE.n_examples
     copies = dict(zip(PULSE.set_names, PULSE.copies, strict=True))
-    assert sum(copies.values()) == sum(arena.copies)
+    assert sum(copies.values()) == sum(COPIES)
 
 
 def test_entry_that_breaks_its_word_is_refused_or_an_error(arena):
@@ -158,7 +167,7 @@ def test_entry_of_a_changed_file_is_tried_again(small, study, tmp_path, monkeypa
     only = ("context_gain",)
     run = Leaderboard(tiny=True, out=tmp_path / "out", entry=(path,), only=only)
     with monkeypatch.context() as patch:
-        patch.setattr(leaderboard, "train_arena", None)
+        patch.setattr(Bench, "arena", None)
         (before,) = run.run()["standings"]
     # The other way round, with the scores of the first file still there.
     path.write_text(text.replace("score=float(", "score=-float("))
@@ -255,13 +264,13 @@ def test_same_call_of_two_detectors_is_computed_once_and_charged_to_both():
 
 def ranked(scores, seeds, all_copies):
     """Standings by name of entries whose scores are given for (seed, copies)."""
-    trials = [
+    rows = [
         trial(name, seed, copies, float(score(seed, copies)))
         for name, score in scores.items()
         for seed in range(seeds)
         for copies in all_copies
     ]
-    found = standings([entry(name) for name in scores], trials)
+    found = standings([entry(name) for name in scores], rows)
     return {one.entry: one for one in found}
 
 

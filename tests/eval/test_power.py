@@ -6,34 +6,23 @@ import math
 
 import numpy as np
 import pytest
-from scipy import optimize
 
 from eval.power import __main__ as power
-from eval.power import designs, estimates
+from eval.power import estimates
 from eval.power.__main__ import Power
-from eval.power.designs import POPULATIONS, Population
-from eval.power.estimates import (
-    LEVELS,
-    dup50_rows,
-    half_power_copies,
-    monotone,
-    power_table,
-)
-from eval.power.model import ModelRecord, Outcome, Variant, method_of, n_read, record_of
+from eval.power.estimates import LEVELS, dup50_rows, half_power_copies, power_table
+from eval.power.models import POPULATIONS, PULSE, Job, Variant, method_of, n_read
 from eval.study import read_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.orders.order_test import OrderFile, plan_test
-from train.population_workers import Failure
 
 pytestmark = pytest.mark.unoptimised
-
-PULSE = designs.PULSE.study
 
 
 def test_tests_that_are_compared_read_as_many_passes():
     """Within a tenth of adjacency's: by plans of examples of equal length, unscored."""
-    passes, study = {}, POPULATIONS["main"].study
+    passes, study = {}, POPULATIONS["main"]
     n, context = study.n_examples, study.config.decoder.context
     ids = tuple(np.full(20, i, np.int32) for i in range(n))
     encoded = Encoded(ids, 1, np.zeros(n, np.int64))
@@ -73,22 +62,20 @@ def test_pulse_tests_every_set_of_every_model_at_every_level(study):
 def test_populations_one_by_one_stand_in_one_table(study, monkeypatch, tmp_path):
     """And a model that fails costs the others nothing."""
     folder = study("power").out / "tiny/models"
-    made = record_of(read_fields(folder / f"{PULSE.name}-1000.json"))
-    studies = [dataclasses.replace(PULSE, name=name) for name in ("one", "two")]
-    small = [Population(study=one, n_models=2, first_seed=1) for one in studies]
-    monkeypatch.setattr(power, "POPULATIONS", {one.study.name: one for one in small})
+    made = read_fields(folder / f"{PULSE.name}-1000.json")
+    small = [dataclasses.replace(PULSE, name=n, first_seed=1) for n in ("one", "two")]
+    monkeypatch.setattr(power, "POPULATIONS", {one.name: one for one in small})
     monkeypatch.setattr("eval.study.code_version", lambda: "a commit")
 
-    def make(job, tasks, **_):
-        for study, seed in tasks:
-            found = dataclasses.replace(made, design=study.name, seed=seed)
-            is_kept = (study.name, seed) != ("two", 1)
-            if is_kept:
-                job.keep(study, found)
-            yield (study, seed), found if is_kept else Failure("OSError: full")
+    def make(task):
+        one, seed = task
+        if (one.name, seed) == ("two", 1):
+            raise OSError("full")
+        return made | {"design": one.name, "seed": seed}
 
-    monkeypatch.setattr(power, "made", make)
-    codes = [Power(out=tmp_path, only=(name,)).run() for name in ("one", "two")]
+    monkeypatch.setattr(Job, "maker", lambda job: make)
+    asked = dict(out=tmp_path, models=2, processes=1)
+    codes = [Power(only=(name,), **asked).run() for name in ("one", "two")]
     assert codes == [0, 3]
     found = json.loads((tmp_path / "power.json").read_text())
     seeds = {about["name"]: about["seeds"] for about in found["populations"]}
@@ -98,21 +85,17 @@ def test_populations_one_by_one_stand_in_one_table(study, monkeypatch, tmp_path)
 
 
 def row(test, copies, p):
-    known = {"effect": 0.1, "effect_se": 0.05, "mde": 0.2, "passes": 10.0}
-    known |= {"n_strata": 30, "n_orders": 9}
-    return Outcome(test=test, copies=copies, log10_p=math.log10(p), **known)
+    known = {"effect": 0.1, "passes": 10.0}
+    return {"test": test, "copies": copies, "log10_p": math.log10(p), **known}
 
 
-def record(*rows, seed=0):
-    counts = ("n_examples", "n_parameters", "n_tokens", "n_canary_tokens")
-    seconds = dict.fromkeys(("loss", "train_seconds", "test_seconds"), 1.0)
-    numbers = dict.fromkeys(counts, 1) | seconds
-    return ModelRecord(design="d", seed=seed, rows=rows, **numbers)
+def record(*rows):
+    return {"design": "d", "rows": rows}
 
 
 def test_power_counts_pvalues_at_the_level_and_below():
     p_values = (1e-300, 0.001, 0.0011, 0.05, 0.3)
-    rows = [record(row("a", 4, p), seed=i) for i, p in enumerate(p_values)]
+    rows = [record(row("a", 4, p)) for p in p_values]
     found = power_table(rows)
     counts = [(one.level, one.n_rejected, one.n_models) for one in found]
     assert counts == [(0.001, 2, 5), (0.01, 3, 5), (0.05, 4, 5)]
@@ -134,13 +117,6 @@ def test_power_counts_pvalues_at_the_level_and_below():
 def test_copies_of_half_power(power, copies):
     (found,) = half_power_copies((0, 1, 2, 4), np.array([power]))
     assert found == pytest.approx(copies)
-
-
-def test_rising_fit_is_isotonic_regression():
-    rng = np.random.default_rng(1)
-    values = rng.random((50, 7)).round(1)
-    for values_C, fit in zip(values, monotone(values), strict=True):
-        assert fit == pytest.approx(optimize.isotonic_regression(values_C).x)
 
 
 def test_half_power_interval_covers_as_often_as_it_says(monkeypatch):

@@ -106,9 +106,9 @@ def small_docs():
 
 def documented_entry(folder, patch, **_):
     """The example of the documentation as a file."""
-    from eval.leaderboard import __main__ as leaderboard
+    from eval.leaderboard import trials
 
-    patch.setattr(leaderboard, "read_python_docs", small_docs)
+    patch.setattr(trials, "read_python_docs", small_docs)
     page = (ROOT / "docs/how_to/own_method.md").read_text()
     path = folder / "context_gain.py"
     path.write_text(page.rpartition("```python\n")[2].partition("```")[0])
@@ -136,7 +136,7 @@ _HOLDS = {
     "inflation": {"cells": "arm copies truth points mde n"},
     "known_models": {"sets": "model set ours verdict copies published"},
     "leaderboard": {"standings": "entry auc power passes difference auc_by_copies"},
-    "membership": {"cells": "auc setting tpr", "blind": "auc"},
+    "membership": {"cells": "auc setting tpr", "bounds": "kind seen too_high"},
     "natural_order": {"records": "case verdict log10_p"},
     "options": {"rows": "copies p_value effect verdict", "cells": "found accused"},
     "overlap": {"hits": ""},
@@ -145,7 +145,6 @@ _HOLDS = {
     "reference_rule": {"cells": "kind n_strata share noise found scaled as_they_are"},
     "replication": {"rows": "planted asked n n_control p_control verdict"},
     "replication.rule": {"cells": "decided_by n rate reference guessed before now"},
-    "seen": {"cells": "kind seen numbers"},
     "tuned": {"rows": "model steps method copies value"},
     "unlearning": {"results": "", "texts": "text"},
 }
@@ -156,17 +155,16 @@ _WORDS = {
     "unlearning": "--samples 4",
 }
 _WORDS |= dict.fromkeys(("clean_files", "power"), "--tiny --processes 1")
-_TRAINED = ("membership", "replication", "seen", "tuned")
+_TRAINED = ("membership", "replication", "tuned")
 _WORDS |= dict.fromkeys(_TRAINED, "--tiny --models 1")
 _NEEDS = {
     "canaries": canary_files,
     "known_models": mirror,
     "leaderboard": documented_entry,
     "quickstart": pulse,
-    "seen": lambda folder, **_: ["--models-in", folder / "models"],
     "unlearning": unlearned,
 }
-_FILES = {"membership": "copies", "quickstart": "report", "replication": "report"}
+_FILES = {"quickstart": "report", "replication": "report"}
 _SLOW = {*_TRAINED, "inflation", "natural_order", "options", "quickstart"}
 _SPEED = (
     *("growth", "moments", "membership", "train", "audit_memory"),

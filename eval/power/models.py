@@ -1,0 +1,251 @@
+"""The populations of the power study, and every test of the sets of one model.
+
+Fixed before any of their results was seen. Half of every stream is planted. Every set
+is a random draw in random order from one pool of questions, another one for each model:
+60 examples of at most 20 tokens, planted 0 to 32 times in models of 0.16 M weights.
+
+- `main`: adjacency, and tests of whole orders in shards of 6 with 7 orders, read 8
+  passes each. The rule of `audit` for so short a file gives strata of 3, of which 5
+  passes are all there is; reversal reads 2. Context 128, so that shards of 6 fit.
+- `direction`: the same curve with other seeds: direction from the pairs that it asks
+  for, and from all pairs of adjacency, whose test stands beside it.
+
+Populations that asked for the number of examples, shards and orders, the size of the
+model, the position in training and the share of the stream are told of in docs/log.
+Learning rates and lengths were tried on seeds from 90000 on, which are not used.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from eval.planted import in_rows
+from eval.population import Fields, train_model
+from eval.study import Records
+from jaxcontam.data.encoding import Encoded
+from jaxcontam.orders.methods import order_method
+from jaxcontam.orders.order_test import (
+    Layout,
+    OrderFile,
+    TestMethod,
+    plan_test,
+    score_test,
+)
+from jaxcontam.orders.sequences import OrderMethod
+from jaxcontam.scoring.local import local_scorer
+from jaxcontam.scoring.pair_plan import PairPlan
+from jaxcontam.scoring.scorer import Scorer
+from train.config import PRESETS
+from train.plan import PlannedSet
+from train.population_plan import Design, Texts, texts_in_memory
+
+_CUT_TOKENS = 20
+_SHARE = 0.5
+_N_EXAMPLES = 60
+_COPIES = (0, 1, 2, 4, 8, 16, 32)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """Orders to score, and the tests that read their scores.
+
+    Attributes:
+        scored: The method whose orders are scored.
+        n_orders: m of these orders; None is the method's own.
+        readings: Name in the table, and a row of METHODS; each is charged the cost.
+        n_shards: Strata of whole orders; None follows the method's rule.
+    """
+
+    scored: str
+    n_orders: int | None = None
+    readings: tuple[tuple[str, str], ...]
+    n_shards: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Population(Design):
+    """Models of one design and the tests of all their sets.
+
+    Attributes:
+        variants: What is scored and tested.
+        first_seed: Of the first model; the others count up.
+    """
+
+    variants: tuple[Variant, ...]
+    first_seed: int
+
+
+_ADJACENCY, _REVERSAL, _DIRECTION = (
+    Variant(scored=name, readings=((name, name),))
+    for name in ("adjacency", "reversal", "direction")
+)
+_ALL_PAIRS = Variant(
+    scored="adjacency",
+    readings=(("adjacency", "adjacency"), ("direction of all pairs", "direction")),
+)
+# By the rule that `audit` has: strata of three here, whose orders coincide often, so
+# that they cost less than adjacency does.
+_BY_RULE = Variant(
+    scored="stratified",
+    n_orders=7,
+    readings=(("stratified, by rule", "stratified"), ("t, same strata", "sharded_t")),
+)
+# Shards with 7 orders: as many passes as adjacency reads.
+_SHARDS_OF_6 = Variant(
+    scored="sharded_t",
+    n_orders=7,
+    n_shards=_N_EXAMPLES // 6,
+    readings=(
+        ("stratified, shards of 6", "stratified"),
+        ("t, shards of 6", "sharded_t"),
+    ),
+)
+
+
+def _population(name: str, first_seed: int, *variants: Variant) -> Population:
+    preset = in_rows("0.16m", 128, batch_rows=1)
+    planted = sum(_COPIES) * _N_EXAMPLES * _CUT_TOKENS
+    return Population(
+        name=name,
+        config=preset,
+        n_examples=_N_EXAMPLES,
+        copies=_COPIES,
+        n_steps=round(planted / _SHARE / preset.step_tokens),
+        max_example_tokens=_CUT_TOKENS,
+        variants=variants,
+        first_seed=first_seed,
+    )
+
+
+POPULATIONS: Mapping[str, Population] = {
+    "main": _population("main", 10_000, _ADJACENCY, _SHARDS_OF_6, _BY_RULE, _REVERSAL),
+    "direction": _population("direction", 30_000, _ALL_PAIRS, _DIRECTION),
+}
+"""By name; `python -m eval.power` makes both."""
+PULSE = Population(
+    name="pulse",
+    config=PRESETS["pulse"],
+    n_examples=24,
+    n_steps=40,
+    max_example_tokens=31,
+    copies=(0, 10),
+    variants=(_ADJACENCY, dataclasses.replace(_SHARDS_OF_6, n_shards=4), _REVERSAL),
+    first_seed=1000,
+)
+"""The population of `--tiny`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a process must know to make any model; a task is a population and a seed.
+
+    Attributes:
+        records: Where each model's record is kept.
+        documents: Background texts.
+        questions: The pool that sets are drawn from.
+        corpus: Digest of both.
+    """
+
+    records: Records
+    documents: tuple[str, ...]
+    questions: tuple[str, ...]
+    corpus: str
+
+    def inputs(self, task: tuple[Population, int]) -> tuple[Any, ...]:
+        """Name of a record, and what determines it."""
+        population, seed = task
+        name = f"{population.name}-{seed}"
+        return name, dataclasses.asdict(population), seed, self.corpus
+
+    def maker(self) -> Callable[[tuple[Population, int]], Fields]:
+        """What trains and tests a model; a vocabulary's texts are encoded once."""
+        texts: dict[tuple[int, int, str], Texts] = {}
+
+        def make(task: tuple[Population, int]) -> Fields:
+            one, seed = task
+            vocab_size = one.config.decoder.vocab_size
+            kind = (vocab_size, one.max_example_tokens, one.separator)
+            if kind not in texts:
+                texts[kind] = texts_in_memory(self.documents, self.questions, one)
+            return _tested_model(one, texts[kind], seed)
+
+        return make
+
+
+def _tested_model(population: Population, texts: Texts, seed: int) -> Fields:
+    """Every test of every set of a fresh model."""
+    model = train_model(population, texts, seed=seed)
+    start, scorer = time.process_time(), local_scorer(model.decoder)
+    rows = [
+        row
+        for one, ids in zip(model.planned.sets, model.planned.encoded, strict=True)
+        for row in _tests(population, texts, scorer, one, ids, seed)
+    ]
+    return {
+        "design": population.name,
+        "n_examples": population.n_examples,
+        **model.facts,
+        "test_seconds": time.process_time() - start,
+        "rows": rows,
+    }
+
+
+def _tests(
+    population: Population,
+    texts: Texts,
+    scorer: Scorer,
+    planned: PlannedSet,
+    encoded: Encoded,
+    seed: int,
+) -> Iterable[Fields]:
+    """Every variant on one set, through the code that audits run."""
+    for variant in population.variants:
+        test = plan_test(
+            planned.benchmark,
+            encoded,
+            method_of(variant),
+            prefix_id=texts.prefix_id,
+            context=population.config.decoder.context,
+            seed=seed,
+            n_orders=variant.n_orders,
+        )
+        evidence = score_test(test, scorer).evidence
+        for name, method in variant.readings:
+            numbers = order_method(method).numbers(
+                evidence,
+                grouped=False,
+                seed=test.seed,
+                content_digest=test.benchmark.content_digest,
+            )
+            yield {
+                "test": name,
+                "copies": planned.copies,
+                "log10_p": numbers.log10_p,
+                "effect": numbers.effect,
+                "passes": n_read(test.layout) / int(encoded.lengths.sum()),
+            }
+
+
+def method_of(variant: Variant) -> TestMethod:
+    """The row of METHODS, with the variant's strata in place of its own."""
+    method = order_method(variant.scored)
+    if variant.n_shards is not None and isinstance(method, OrderMethod):
+        n_shards = variant.n_shards
+
+        def strata(file: OrderFile, n_orders: int) -> list[np.ndarray]:
+            return np.array_split(np.arange(file.n_examples), n_shards)
+
+        # Few shards are longer than the context.
+        return dataclasses.replace(method, strata=strata, windowed=True)
+    return method
+
+
+def n_read(layout: Layout) -> int:
+    """Tokens that the model reads; a prefix counts once, however often it is shared."""
+    prefixes = 0
+    if isinstance(layout.plan, PairPlan):
+        prefixes = sum(len(group.prefix) for group in layout.plan.groups)
+    return layout.n_targets + prefixes
