@@ -30,23 +30,15 @@ background without the sets, as verdicts on published orders ask for.
 import dataclasses
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from eval.canaries.runs import (
-    Plan,
-    Trained,
-    control_of,
-    planted_first,
-    read_trained,
-    run_of,
-    sets_to_plant,
-)
-from eval.canaries.tables import grids_of, numbers_of
+from eval.canaries.tables import Plan, copies_of, grids_of, numbers_of, run_of
 from eval.planted import order_tests, trained
 from eval.study import Clock, StudyFlags, finish_study, run_study
+from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError, check_names
-from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
+from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.orders.run import with_reference
 from jaxcontam.progress import progress_bar
 from jaxcontam.proof.result import Evidence, OrderResult
@@ -60,7 +52,7 @@ from jaxcontam.scoring.opened import ModelInfo
 from train.background_check import found_in
 from train.config import PRESETS, RunOptions
 from train.manifest import Manifest, read_manifest
-from train.plan import PlannedSet
+from train.plan import HELD_OUT, PlannedSet
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
 from train.sources import read_documents
 
@@ -72,6 +64,15 @@ _TRAINING = (
     *("corpus", "canaries", "dup_counts", "limit"),
     *("preset", "batch_rows", "max_example_tokens", "background_tokens"),
 )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """A finished run: what the model was trained on, its sets, and its folder."""
+
+    manifest: Manifest
+    sets: Sequence[PlannedSet]
+    folder: Path
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,16 +166,19 @@ class Canaries(StudyFlags):
     def _model(self) -> Trained:
         """The model to test: a finished run's, or one that is trained now."""
         if self.trained is not None:
-            return read_trained(self.trained)
+            return _finished(self.trained)
         assert self.canaries is not None
         limit = min(self.limit, 20) if self.tiny else self.limit
-        sets = sets_to_plant(self.canaries, self.dup_counts, limit)
-        manifest = self._train(sets, self.folder)
-        return Trained(manifest, planted_first(sets), self.folder / MODEL_DIR)
+        sets = [
+            one
+            for name, copies in copies_of(self.dup_counts).items()
+            for one in _set_and_control(self.canaries / f"{name}.jsonl", copies, limit)
+        ]
+        return self._train(sets, self.folder)
 
-    def _train(self, sets: Sequence[PlannedSet], folder: Path) -> Manifest:
+    def _train(self, sets: Sequence[PlannedSet], folder: Path) -> Trained:
         preset = PRESETS["pulse" if self.tiny else self.preset]
-        return trained(
+        manifest = trained(
             read_documents(self.corpus),
             sets,
             preset.changed(batch_rows=self.batch_rows),
@@ -187,48 +191,51 @@ class Canaries(StudyFlags):
                 allow_overlap=True,
             ),
         )
+        return Trained(manifest, _planted_first(sets), folder)
 
     def _reference(self, model: Trained) -> Trained | None:
         """The same background without the sets; None where a given run has none."""
-        folder = model.model.parent / _REFERENCE
+        folder = model.folder / _REFERENCE
         if self.trained is None:
             unread = [dataclasses.replace(one, copies=0) for one in model.sets]
-            manifest = self._train(unread, folder)
-        elif folder.is_dir():
-            manifest = read_manifest(folder / MANIFEST_NAME)
-            own = model.manifest
-            if not manifest.finished or manifest.n_canary_tokens:
-                raise InputError(
-                    f"{folder}: no finished model that read the background alone",
-                    hint="move it away to go without a reference",
-                )
-            if manifest.corpus_digest != own.corpus_digest:
-                raise InputError(f"{folder}: trained on another corpus")
-        else:
+            return self._train(unread, folder)
+        if not folder.is_dir():
             return None
-        return Trained(manifest, model.sets, folder / MODEL_DIR)
+        manifest = read_manifest(folder / MANIFEST_NAME)
+        if not manifest.finished or manifest.n_canary_tokens:
+            raise InputError(
+                f"{folder}: no finished model that read the background alone",
+                hint="move it away to go without a reference",
+            )
+        if manifest.corpus_digest != model.manifest.corpus_digest:
+            raise InputError(f"{folder}: trained on another corpus")
+        return Trained(manifest, model.sets, folder)
 
     def _test(self, model: Trained, clock: Clock) -> dict:
         """Every test of every set; writes the report."""
         reference = self._reference(model)
         began = time.monotonic()
-        checkpoint = load_checkpoint(str(model.model))
-        results, scored = self._scored(model, checkpoint)
-        evidence: list[Evidence | None] = [*scored]
+        n_orders: dict[str, int | None] = dict.fromkeys(
+            ("adjacency", "stratified", "reversal")
+        )
+        if self.n_permutations:
+            n_orders["permutation"] = 2 if self.tiny else self.n_permutations
+        info, found = self._scored(model, n_orders, self.folder / STORE_DIR)
         info_of_reference = None
         if reference is not None:
-            other = load_checkpoint(str(reference.model))
-            info_of_reference = model_info(other)
-            results, evidence = self._beside(
-                results, evidence, reference, other, info_of_reference
+            info_of_reference, others = self._scored(
+                reference, {"adjacency": None}, reference.folder / STORE_DIR
             )
-        manifest = model.manifest
+            found = with_reference(found, others, info_of_reference, seed=self.seed)
+        results, evidence = zip(*found, strict=True)
+        manifest, sets = model.manifest, model.sets
+        pairs = [(one, _control_of(one, sets)) for one in sets if one.copies]
         report = Report(
             command=("eval.canaries", *flags_of(self)),
             seed=self.seed,
             started=clock.started,
             wall_seconds=time.monotonic() - clock.wall,
-            model=model_info(checkpoint),
+            model=info,
             reference=info_of_reference,
             device=device_info(),
             versions=library_versions(),
@@ -240,7 +247,11 @@ class Canaries(StudyFlags):
                 "n_tokens": manifest.n_tokens,
                 "corpus_digest": manifest.corpus_digest,
                 "test_seconds": round(time.monotonic() - began, 1),
-                "seen": _seen(model.sets),
+                "seen": {
+                    control.name: (len(found_in(control, one)), len(control.benchmark))
+                    for one, control in pairs
+                    if control is not None
+                },
             },
         )
         document, _ = write_files(
@@ -249,60 +260,85 @@ class Canaries(StudyFlags):
         return document
 
     def _scored(
-        self, model: Trained, checkpoint: Checkpoint
-    ) -> tuple[list[OrderResult], list[Evidence]]:
-        """Order tests before verdicts."""
-        scorer = checkpoint_scorer(checkpoint, store=self.folder / STORE_DIR)
-        n_orders: dict[str, int | None] = dict.fromkeys(
-            ("adjacency", "stratified", "reversal")
-        )
-        if self.n_permutations:
-            n_orders["permutation"] = 2 if self.tiny else self.n_permutations
-        with progress_bar("testing orders") as progress:
-            return order_tests(
+        self, model: Trained, n_orders: Mapping[str, int | None], store: Path
+    ) -> tuple[ModelInfo, list[tuple[OrderResult, Evidence | None]]]:
+        """Order tests before verdicts, with the scores of each."""
+        checkpoint = load_checkpoint(str(model.folder / MODEL_DIR))
+        with progress_bar(f"testing orders, {model.folder.name}") as progress:
+            found = order_tests(
                 model.sets,
                 model.manifest,
                 checkpoint,
-                scorer,
+                checkpoint_scorer(checkpoint, store=store),
                 n_orders=n_orders,
                 seed=self.seed,
                 progress=progress,
             )
+        return model_info(checkpoint), list(zip(*found, strict=True))
 
-    def _beside(
-        self,
-        results: list[OrderResult],
-        evidence: list[Evidence | None],
-        reference: Trained,
-        checkpoint: Checkpoint,
-        info: ModelInfo,
-    ) -> tuple[list[OrderResult], list[Evidence | None]]:
-        """The results beside the same tests of a model that read none of the sets."""
-        store = reference.model.parent / STORE_DIR
-        with progress_bar("testing orders with the reference") as progress:
-            others = order_tests(
-                reference.sets,
-                reference.manifest,
-                checkpoint,
-                checkpoint_scorer(checkpoint, store=store),
-                n_orders={"adjacency": None},
-                seed=self.seed,
-                progress=progress,
+
+def _set_and_control(path: Path, copies: int, limit: int) -> Iterable[PlannedSet]:
+    """The first lines of a file, and as many after them, which are not planted."""
+    whole = load_benchmark(path, limit=2 * limit)
+    if len(whole) < 2 * limit:
+        raise InputError(
+            f"{path}: {len(whole)} lines, {2 * limit} needed for a set and a control",
+            hint=f"--limit {len(whole) // 2} or less" if len(whole) > 1 else "",
+        )
+    for suffix, part, n in (
+        ("", slice(limit), copies),
+        (HELD_OUT, slice(limit, None), 0),
+    ):
+        name, texts, rows = whole.name + suffix, whole.texts[part], whole.rows[part]
+        yield PlannedSet(benchmark=Benchmark(name, texts, rows), copies=n)
+
+
+def _finished(folder: Path) -> Trained:
+    """The manifest and the sets of a finished run.
+
+    Raises:
+        InputError: If the run is not finished, a file of it is missing, or a set is
+            not the one that the manifest names.
+    """
+    manifest = read_manifest(folder / MANIFEST_NAME)
+    if not manifest.finished:
+        raise InputError(
+            f"{folder}: its training is not finished",
+            hint="the same command again goes on from the last checkpoint",
+        )
+    sets = []
+    for row in manifest.sets:
+        benchmark = load_benchmark(folder / row.file, text_field=row.text_field)
+        if benchmark.fingerprint != row.fingerprint:
+            raise InputError(
+                f"{folder / row.file}: not the set {row.name!r} of {MANIFEST_NAME}",
+                hint="the file was changed after training",
             )
-        pairs = list(zip(results, evidence, strict=True))
-        of_reference = list(zip(*others, strict=True))
-        found = with_reference(pairs, of_reference, info, seed=self.seed)
-        return [row for row, _ in found], [arrays for _, arrays in found]
+        sets.append(
+            PlannedSet(
+                benchmark=dataclasses.replace(benchmark, name=row.name),
+                copies=row.copies,
+                shuffled=row.shuffled,
+                held_out_of=row.held_out_of,
+            )
+        )
+    if not any(one.copies for one in sets):
+        raise InputError(f"{folder}: no set was planted there")
+    return Trained(manifest, _planted_first(sets), folder)
 
 
-def _seen(sets: Sequence[PlannedSet]) -> dict[str, tuple[int, int]]:
-    """Control -> its lines that stand in the planted part, and its lines."""
-    pairs = [(one, control_of(one.name, sets)) for one in sets if one.copies]
-    return {
-        control.name: (len(found_in(control, one)), len(control.benchmark))
-        for one, control in pairs
-        if control is not None
-    }
+def _planted_first(sets: Sequence[PlannedSet]) -> list[PlannedSet]:
+    """Planted sets before controls, otherwise in the order of the manifest."""
+    return sorted(sets, key=lambda one: one.copies == 0)
+
+
+def _control_of(planted: PlannedSet, sets: Sequence[PlannedSet]) -> PlannedSet | None:
+    """The later lines of a planted set's own file, which were not planted."""
+    for one in sets:
+        named = planted.name in (one.held_out_of, one.name.removesuffix(HELD_OUT))
+        if one.copies == 0 and named:
+            return one
+    return None
 
 
 if __name__ == "__main__":

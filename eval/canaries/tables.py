@@ -1,15 +1,136 @@
-"""Tables of the canary study: ours beside the published figures."""
+"""The paper's ten sets, and tables of what was found beside the published figures."""
 
-from collections.abc import Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-from eval.canaries.runs import CANARIES, MOST_SEEN, Row, Run
 from eval.intervals import Share
-from eval.study import Column, Grid
+from eval.study import Grid, grouped
 from jaxcontam.reports.numbers import p_text
 
+Plan = Literal["published", "lower"]
+"""Copies of the paper's first model, or of its second one."""
+
 LEVELS = (0.05, 0.001)
-_NONE = ""
+MOST_SEEN = 0.05
+"""Share of a control's lines that training may have read."""
+
+Row = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Canary:
+    """One of the ten sets.
+
+    Attributes:
+        published: Copies in the paper's first model.
+        lower: Copies in the authors' second model.
+        sharded_p: p-value of the sharded test on the first model, as it was printed.
+    """
+
+    published: int
+    lower: int
+    sharded_p: str | None = None
+
+
+# Copies: the README of the authors' code (tatsu-lab/test_set_contamination) has both
+# columns. Figures: the table in the authors' public answer to the reviewers of
+# arXiv:2310.17623, which has these five sets and no figure of the second model.
+CANARIES: Mapping[str, Canary] = {
+    "boolq": Canary(1, 1, "0.156"),
+    "hellaswag": Canary(1, 1, "0.478"),
+    "openbookqa": Canary(1, 2),
+    "naturalquestions": Canary(10, 2),
+    "mnli": Canary(10, 4, "1.96e-11"),
+    "truthfulqa": Canary(10, 4),
+    "piqa": Canary(50, 7),
+    "mmlu_professional_law": Canary(50, 7, "1e-38"),
+    "mmlu_professional_psychology": Canary(50, 10),
+    "mmlu_high_school_psychology": Canary(100, 10, "1e-38"),
+}
+
+
+def copies_of(plan: Plan) -> dict[str, int]:
+    """Copies of each set in a plan."""
+    return {name: getattr(canary, plan) for name, canary in CANARIES.items()}
+
+
+def plan_of(copies: Mapping[str, int]) -> Plan | None:
+    """The plan whose sets were planted with these copies; None if it is neither."""
+    plans: tuple[Plan, ...] = ("published", "lower")
+    return next((plan for plan in plans if copies_of(plan) == copies), None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """What a report of this study tells of one model.
+
+    Attributes:
+        document: The report.
+        tests: Its rows, by set and method.
+        planted: Copies of the planted sets.
+        controls: Sets that were not planted.
+        plan: Plan of the copies; None if they follow neither.
+        methods: Order tests, the one that decides first.
+    """
+
+    document: Mapping[str, Any]
+    tests: Mapping[tuple[str, str], Row]
+    planted: Mapping[str, int]
+    controls: Sequence[str]
+    plan: Plan | None
+    methods: Sequence[str]
+
+    @property
+    def label(self) -> str:
+        """The plan's name, or the model's."""
+        return self.plan or self.document["model"]["name"]
+
+    @property
+    def seen(self) -> Mapping[str, Sequence[int]]:
+        """Control -> its lines that stand in the planted part, and its lines."""
+        return self.document["study"]["seen"]
+
+    def rows(self, method: str) -> list[Row]:
+        """Of one method."""
+        return [row for (_, name), row in self.tests.items() if name == method]
+
+
+def run_of(document: Mapping[str, Any]) -> Run:
+    """The run that a report of this study tells of."""
+    rows = document["results"]
+    copies = {row["benchmark"]: row["copies"] for row in rows}
+    planted = {name: n for name, n in copies.items() if n}
+    decides = {row["method"] for row in rows if row["primary"]}
+    return Run(
+        document=document,
+        tests={(row["benchmark"], row["method"]): row for row in rows},
+        planted=planted,
+        controls=[name for name, n in copies.items() if not n],
+        plan=plan_of(planted),
+        methods=sorted(
+            grouped(rows, lambda row: row["method"]), key=lambda m: m not in decides
+        ),
+    )
+
+
+def numbers_of(run: Run) -> dict[str, Any]:
+    """What the tables are made of, for the JSON file."""
+    study = run.document["study"]
+    fields = """benchmark copies method p_value log10_p validity p_floor p_adjusted
+        effect effect_se mde verdict reasons reference n_examples n_cut n_strata
+        n_orders tokens_scored"""
+    return {
+        "label": run.label,
+        "n_parameters": run.document["model"]["n_parameters"],
+        "n_tokens": study["n_tokens"],
+        "canary_share": study["canary_share"],
+        "tests": [
+            {name: row.get(name) for name in fields.split()}
+            for row in run.tests.values()
+        ],
+        "seen": run.seen,
+    }
 
 
 def grids_of(run: Run) -> list[Grid]:
@@ -17,106 +138,78 @@ def grids_of(run: Run) -> list[Grid]:
     return [grid for grid in (_orders(run), _controls(run), _found(run)) if grid.rows]
 
 
-def numbers_of(run: Run) -> dict[str, Any]:
-    """What the tables are made of, for the JSON file."""
-    fields = ("benchmark", "copies", "method", "p_value", "log10_p", "validity")
-    more = ("p_floor", "p_adjusted", "effect", "effect_se", "mde")
-    decided = ("verdict", "reasons", "reference")
-    scored = ("n_examples", "n_cut", "n_strata", "n_orders", "tokens_scored")
-    return {
-        "label": run.label,
-        "n_parameters": run.n_parameters,
-        "n_tokens": run.n_tokens,
-        "canary_share": run.canary_share,
-        "tests": [
-            {name: row.get(name) for name in (*fields, *more, *decided, *scored)}
-            for row in run.tests.values()
-        ],
-        "seen": run.seen,
-    }
-
-
 def _orders(run: Run) -> Grid:
     """p-values of planted sets, the paper's at the end."""
     primary, *others = run.methods
-    decides = {name: run.tests.get((name, primary)) for name in run.planted}
-    columns: dict[str, Column] = {
-        "set": "{r}",
-        "copies": lambda name: str(run.planted[name]),
-        primary: lambda name: _p(decides[name]),
-        "verdict": lambda name: _verdict(decides[name]),
-        "why no more": lambda name: ", ".join(
-            (decides[name] or {}).get("reasons") or ()
-        ),
-        "effect, nats a boundary": lambda name: _effect(decides[name]),
-        "reference": lambda name: _effect((decides[name] or {}).get("reference")),
-        "difference": lambda name: _difference(decides[name] or {}),
-    }
-    for method in others:
-        columns[method] = lambda name, method=method: _p(run.tests.get((name, method)))
-    if run.plan == "published":
-        columns["paper: sharded t"] = lambda name: CANARIES[name].sharded_p or _NONE
+    words: dict[tuple[str, str], str] = {}
+    for name, copies in run.planted.items():
+        row = run.tests[name, primary]
+        beside = row.get("reference")
+        cells = {
+            "copies": f"{copies}",
+            primary: _p(row),
+            "verdict": row["verdict"] or "",
+            "why no more": ", ".join(row.get("reasons") or ()),
+            "effect, nats a boundary": _effect(row),
+            "reference": _effect(beside),
+            "difference": (
+                p_text(beside["difference_log10_p"], row["validity"]) if beside else ""
+            ),
+            **{method: _p(run.tests.get((name, method))) for method in others},
+        }
+        if run.plan == "published":
+            cells["paper: sharded t"] = CANARIES[name].sharded_p or ""
+        words |= {(name, column): word for column, word in cells.items()}
+    orders = max((row["n_orders"] for row in run.rows("permutation")), default=0)
+    floor = f" (permutation: {orders} orders, so p is at least {1 / (orders + 1):g})"
+    study = run.document["study"]
     about = (
-        f"{run.label}: {run.n_parameters:,} parameters, {run.n_tokens:,} training "
-        f"tokens, {run.canary_share:.0%} of them planted. p-values of the planted sets"
-        f"{_orders_words(run)}. Verdict: {primary}, Holm over all sets and controls, "
-        "beside a reference that read the background alone, where there is one: its "
-        "effect, and p of the difference."
+        f"{run.label}: {run.document['model']['n_parameters']:,} parameters, "
+        f"{study['n_tokens']:,} training tokens, {study['canary_share']:.0%} of them "
+        f"planted. p-values of the planted sets{floor * bool(orders)}. Verdict: "
+        f"{primary}, Holm over all sets and controls, beside a reference that read the "
+        "background alone, where there is one: its effect, and p of the difference."
     )
-    return Grid.of(about, run.planted, columns)
-
-
-def _orders_words(run: Run) -> str:
-    """How many orders the whole-file test had, which bounds its p."""
-    orders = max((row["n_orders"] for row in _rows(run, "permutation")), default=0)
-    if not orders:
-        return ""
-    return f" (permutation: {orders} orders, so p is at least {1 / (orders + 1):g})"
+    return Grid.crossed(about, "set", words)
 
 
 def _controls(run: Run) -> Grid:
     """The same of the later lines, where a test should be silent if they are unread."""
-    columns: dict[str, Column] = {
-        "control": "{r}",
-        "seen": lambda name: (
-            "{} of {}".format(*run.seen[name]) if name in run.seen else _NONE
-        ),
-        "verdict": lambda name: _verdict(run.tests.get((name, run.methods[0]))),
-    }
-    for method in run.methods:
-        columns[method] = lambda name, method=method: _p(run.tests.get((name, method)))
-    return Grid.of(
+    words: dict[tuple[str, str], str] = {}
+    for name in run.controls:
+        row = run.tests[name, run.methods[0]]
+        seen = run.seen.get(name)
+        words[name, "seen"] = "{} of {}".format(*seen) if seen else ""
+        words[name, "verdict"] = row["verdict"] or ""
+        for method in run.methods:
+            words[name, method] = _p(run.tests.get((name, method)))
+    return Grid.crossed(
         f"{run.label}: later lines of the same files, which were not planted. `seen` "
         "also stand in the planted part, so that training read them.",
-        run.controls,
-        columns,
+        "control",
+        words,
     )
 
 
 def _found(run: Run) -> Grid:
-    """How many sets each test finds, and how many controls it accuses."""
+    """How many sets each test finds, and how many controls it accuses.
 
-    def cell(planted: bool, level: float) -> Column:
-        def words(method: str) -> str:
-            rows = [r for r in _fair(run, method) if bool(r["copies"]) == planted]
-            return _share(rows, level)
-
-        return words
-
-    columns: dict[str, Column] = {"test": "{r}"} | {
-        f"{who}, {level:g}": cell(planted, level)
-        for who, planted in (("planted", True), ("controls", False))
-        for level in LEVELS
-    }
-    left_out = ", ".join(run.read_controls)
-    return Grid.of(
+    No test should be silent on a control that training read much of.
+    """
+    read = [name for name, (n_seen, n) in run.seen.items() if n_seen > MOST_SEEN * n]
+    words: dict[tuple[str, str], str] = {}
+    for method in run.methods:
+        fair = [row for row in run.rows(method) if row["benchmark"] not in read]
+        for who, is_planted in (("planted", True), ("controls", False)):
+            rows = [row for row in fair if bool(row["copies"]) == is_planted]
+            for level in LEVELS:
+                words[method, f"{who}, {level:g}"] = _share(rows, level)
+    left_out = f" Left out, more than {MOST_SEEN:.0%} of lines seen: {', '.join(read)}."
+    title = (
         f"{run.label}: sets with p at most the level, 95 % Wilson interval over sets; "
         "one model, so the interval says nothing about other models."
-        + f" Left out, more than {MOST_SEEN:.0%} of lines seen: {left_out}."
-        * bool(left_out),
-        run.methods,
-        columns,
     )
+    return Grid.crossed(title + left_out * bool(read), "test", words)
 
 
 def _share(rows: Sequence[Row], level: float) -> str:
@@ -130,31 +223,12 @@ def _share(rows: Sequence[Row], level: float) -> str:
     return f"{n} of {len(rows)} ({share.low:.2f} to {share.high:.2f})"
 
 
-def _rows(run: Run, method: str) -> list[Row]:
-    return [row for (_, name), row in run.tests.items() if name == method]
-
-
-def _fair(run: Run, method: str) -> list[Row]:
-    """Without the controls that training read much of."""
-    read = run.read_controls
-    return [row for row in _rows(run, method) if row["benchmark"] not in read]
-
-
 def _p(row: Row | None) -> str:
-    return _NONE if row is None else p_text(row["log10_p"], row["validity"])
-
-
-def _verdict(row: Row | None) -> str:
-    return _NONE if row is None else row["verdict"] or _NONE
-
-
-def _difference(row: Row) -> str:
-    found = row.get("reference")
-    return p_text(found["difference_log10_p"], row["validity"]) if found else _NONE
+    return "" if row is None else p_text(row["log10_p"], row["validity"])
 
 
 def _effect(row: Row | None) -> str:
     if row is None or row["effect"] is None:
-        return _NONE
+        return ""
     error = "" if row["effect_se"] is None else f" ± {row['effect_se']:.2f}"
     return f"{row['effect']:.2f}{error}"

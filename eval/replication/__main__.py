@@ -19,7 +19,7 @@ import dataclasses
 import io
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,27 +34,31 @@ from eval.replication.models import (
     TASK,
     TINY,
     UNSEEN,
-    Planted,
     Scale,
-    planted_model,
+    plant,
     take_paragraphs,
 )
-from eval.replication.recorded import recorded_partitions
-from eval.replication.tables import table_1, table_2
-from eval.study import Clock, Grid, StudyFlags, finish_study, grouped, run_study, say
+from eval.replication.recorded import grids, recorded_partitions, successes
+from eval.study import (
+    Clock,
+    Column,
+    Grid,
+    StudyFlags,
+    finish_study,
+    grouped,
+    run_study,
+    say,
+)
 from jaxcontam.errors import InputError
 from jaxcontam.replication.command import Replicate
 from jaxcontam.reports.report_files import REPORT_NAME
+from train.run_folder import MODEL_DIR
 from train.sources import corpus_digest
 
 PLAIN = "plain"
 # Each set is asked by instructions, and by its first pieces alone.
 _ASKED = (TASK, PLAIN)
 _PLANTED = (FORMATTED, RAW, UNSEEN)
-HEADER = (
-    *("planted", "asked by", "copies", "of control", "p"),
-    *("ROUGE-L guided", "general", "p", "verdict"),
-)
 _WORDS = {
     FORMATTED: "guided prompts",
     RAW: "plain lines",
@@ -86,25 +90,28 @@ class Replication(StudyFlags):
         if self.recorded is not None and not self.recorded.is_dir():
             raise InputError(f"--recorded {self.recorded}: no such folder")
 
-    def run(self) -> dict[str, Any] | None:
+    def run(self) -> dict[str, Any]:
         """Train and ask what is missing, print the table; returns what was found."""
+        clock = Clock.start()
         if self.recorded is not None:
             partitions = recorded_partitions(self.recorded, seed=self.seed)
-            print(table_1(partitions))
-            print(table_2(partitions), end="")
-            return None
-        clock = Clock.start()
+            return finish_study(
+                "replication",
+                self,
+                clock=clock,
+                numbers={"table_1": successes(partitions)},
+                grids=grids(partitions),
+                file="recorded",
+            )
         texts = take_paragraphs(read_python_docs().documents)
         scale = TINY if self.tiny else FULL
         rows = []
         for seed in range(self.seed, self.seed + self.models):
             out = self.out / f"seed-{seed}"
             say(f"eval.replication: seed {seed}")
-            planted = planted_model(
-                texts, scale, seed=seed, out=out, any_code=self.any_code
-            )
+            files = plant(texts, scale, seed=seed, out=out, any_code=self.any_code)
             rows += [
-                _row(name, task, seed, _asked(planted, name, task, scale, seed, out))
+                _row(name, task, seed, _asked(files, name, task, scale, seed, out))
                 for name in _PLANTED
                 for task in _ASKED
             ]
@@ -124,15 +131,15 @@ class Replication(StudyFlags):
 
 
 def _asked(
-    planted: Planted, name: str, task: Any, scale: Scale, seed: int, out: Path
+    files: Mapping[str, Path], name: str, task: Any, scale: Scale, seed: int, out: Path
 ) -> list[Mapping[str, Any]]:
     """Result rows of `jaxcontam replicate` on one set, with control and reference."""
     folder = out / f"{name}-{task}"
     command = Replicate(
-        model=str(planted.folder / "model"),
-        benchmark=planted.files[name],
-        control=planted.files[CONTROL],
-        reference=str(planted.reference / "model"),
+        model=str(out / "model" / MODEL_DIR),
+        benchmark=files[name],
+        control=files[CONTROL],
+        reference=str(out / "reference" / MODEL_DIR),
         dataset_name=DATASET,
         split_name=SPLIT,
         task=task,
@@ -154,57 +161,61 @@ def _row(
     """What a table shows of a run."""
     by_method = {row["method"]: row for row in results}
     judge, overlap = by_method["judge_local"], by_method.get("rouge_l_sign_flip", {})
+    bootstrap = by_method.get("rouge_l_paired_bootstrap", {})
     counts = ("n_exact", "n_near", "n_control", "control_copies", "p_control")
     return {
         "planted": name,
         "asked": task,
         "seed": seed,
         "n": judge["n_instances"],
+        "n_copies": judge["n_exact"] + judge["n_near"],
         **{name: judge[name] for name in (*counts, "verdict")},
         "guided": overlap.get("guided"),
         "general": overlap.get("general"),
         "p_overlap": overlap.get("p_value"),
-        "p_paired_bootstrap": by_method.get("rouge_l_paired_bootstrap", {}).get(
-            "p_value"
-        ),
+        "p_paired_bootstrap": bootstrap.get("p_value"),
     }
 
 
 def table(rows: Sequence[Mapping[str, Any]], copies: int) -> Grid:
     """A line a set and way of asking; the numbers of each seed, or their range."""
     n_seeds = len({row["seed"] for row in rows})
-    lines = []
-    for (planted, asked), own in grouped(
-        rows, lambda row: (row["planted"], row["asked"])
-    ).items():
-        times = "" if planted == UNSEEN else f", {copies} x"
-        lines.append(
-            (
-                _WORDS[planted] + times,
-                _WORDS[asked],
-                _each((row["n_exact"] + row["n_near"] for row in own), "d")
-                + f" of {own[0]['n']}",
-                _each((row["control_copies"] for row in own), "d")
-                + f" of {own[0]['n_control']}",
-                _each((row["p_control"] for row in own), ".1g"),
-                _each((row["guided"] for row in own), ".2f"),
-                _each((row["general"] for row in own), ".2f"),
-                _each((row["p_overlap"] for row in own), ".1g"),
-                " / ".join(dict.fromkeys(row["verdict"] or "-" for row in own)),
-            )
+
+    def each(form: str, name: str, total: str = "") -> Column:
+        """A number of each model, or their range, of as many."""
+        return lambda own: (
+            _each([row[name] for row in own], form)
+            + (f" of {own[0][total]}" if total else "")
         )
-    return Grid(
+
+    def planted(own: Sequence[Mapping[str, Any]]) -> str:
+        name = own[0]["planted"]
+        return _WORDS[name] + ("" if name == UNSEEN else f", {copies} x")
+
+    return Grid.of(
         f"{n_seeds} models: each number, or their range. Copies: exact and "
         "near-exact ones by the local judge, of the set and of a control that no model "
         "read; the first p is Fisher's, of more copies than in the control; the second "
         "that of the exact sign-flip test of ROUGE-L with the guided against the "
         "general instruction; the verdict beside a reference that read other sets",
-        HEADER,
-        tuple(lines),
+        grouped(rows, lambda row: (row["planted"], row["asked"])).values(),
+        {
+            "planted": planted,
+            "asked by": lambda own: _WORDS[own[0]["asked"]],
+            "copies": each("d", "n_copies", "n"),
+            "of control": each("d", "control_copies", "n_control"),
+            "p": each(".1g", "p_control"),
+            "ROUGE-L guided": each(".2f", "guided"),
+            "general": each(".2f", "general"),
+            "p of these": each(".1g", "p_overlap"),
+            "verdict": lambda own: " / ".join(
+                dict.fromkeys(row["verdict"] or "-" for row in own)
+            ),
+        },
     )
 
 
-def _each(values: Iterable[float | None], form: str) -> str:
+def _each(values: Sequence[float | None], form: str) -> str:
     """One value where all are alike, a range where they are many."""
     there = [value for value in values if value is not None]
     words = [format(value, form) for value in there]

@@ -3,12 +3,12 @@
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from eval.planted import Model, planted, trained_model
+from eval.planted import planted, trained_model
 from eval.python_docs import normalised
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError
@@ -91,7 +91,7 @@ FORMATTED, RAW, UNSEEN, CONTROL = "formatted", "raw", "unseen", "control"
 SETS = (FORMATTED, RAW, UNSEEN, CONTROL)
 """Planted as guided prompts with their answers; as plain lines; twice not at all."""
 
-OF_REFERENCE = {FORMATTED: "reference-formatted", RAW: "reference-raw"}
+OF_REFERENCE = ("reference-formatted", "reference-raw")
 """Sets that a reference model reads in place of those that are planted."""
 
 
@@ -151,46 +151,33 @@ TINY = Scale(
 """Seconds, and too small to learn anything."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Planted:
-    """A model, a reference, and the sets.
-
-    Attributes:
-        model: Finished.
-        folder: Folder of the model.
-        reference: Folder of a model of the same recipe that read other sets.
-        files: Set -> its file, a line per instance.
-    """
-
-    model: Model
-    folder: Path
-    reference: Path
-    files: Mapping[str, Path]
-
-
-def planted_model(
+def plant(
     texts: Paragraphs, scale: Scale, *, seed: int, out: Path, any_code: bool
-) -> Planted:
+) -> dict[str, Path]:
     """Train a model in which two sets are planted, or take the finished one.
 
-    The model also reads instances that are left over once, as general instructions with
-    their answers: it learns to follow that instruction, as a model that was tuned on
-    instructions has. Without it, what it reads in guided prompts comes at any request.
-    A reference of the same recipe reads two other sets in place of the planted ones.
+    The model, in the folder `model`, also reads instances that are left over once, as
+    general instructions with their answers: it learns to follow that instruction, as a
+    model that was tuned on instructions has. Without it, what it reads in guided
+    prompts comes at any request. Another one of the same recipe, in `reference`, reads
+    two other sets in place of the planted ones.
 
     Args:
         texts: Instances, of which sets are drawn at random, and the background.
         scale: See `Scale`.
         seed: Seeds the draw, the cuts and the training.
-        out: Folder of the model and of the sets.
+        out: Folder of the models and of the sets.
         any_code: Take a finished model that other code trained.
+
+    Returns:
+        Set -> its file, a line per instance.
 
     Raises:
         InputError: If there are too few instances.
         KeyboardInterrupt: If training was asked to stop; its checkpoint is written.
     """
     pool = texts.instances
-    names = (*SETS, *OF_REFERENCE.values())
+    names = (*SETS, *OF_REFERENCE)
     if len(pool) < (len(names) + 1) * scale.n:
         raise InputError(
             f"{len(pool)} paragraphs, {(len(names) + 1) * scale.n} needed",
@@ -207,16 +194,15 @@ def planted_model(
     rest = Benchmark("others", others, (None,) * len(others))
     followed = _formatted(rest, prompts, seed, guided=False)
 
-    def trained(where: Path, formatted: str, raw: str) -> Model:
-        """A model that reads one set as guided prompts and one as lines."""
-        known = load_benchmark(files[formatted])
+    for folder, read in (("model", (FORMATTED, RAW)), ("reference", OF_REFERENCE)):
+        known, raw = load_benchmark(files[read[0]]), parts[read[1]]
         guided = _formatted(known, prompts, seed, guided=True)
-        return trained_model(
-            where,
+        trained_model(
+            out / folder,
             texts.documents,
             [
                 planted(FORMATTED, guided, scale.copies),
-                planted(RAW, parts[raw], scale.copies),
+                planted(RAW, raw, scale.copies),
                 planted("followed", followed, 1),
             ],
             scale.config,
@@ -224,11 +210,7 @@ def planted_model(
             background_tokens=scale.background_tokens,
             any_code=any_code,
         )
-
-    folder, reference = out / "model", out / "reference"
-    model = trained(folder, FORMATTED, RAW)
-    trained(reference, *OF_REFERENCE.values())
-    return Planted(model, folder, reference, files)
+    return files
 
 
 def _write(out: Path, name: str, texts: Sequence[str]) -> Path:

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from eval.canaries.__main__ import Canaries
-from eval.canaries.runs import CANARIES, copies_of, plan_of, run_of
-from eval.canaries.tables import grids_of
+from eval.canaries.tables import CANARIES, copies_of, grids_of, plan_of, run_of
 from jaxcontam.errors import InputError
 from jaxcontam.reports.report_files import read_document
 from tests.support.studies import LIMIT
@@ -86,7 +85,7 @@ def test_given_run_that_is_not_whole_is_refused(finished, tmp_path):
 
 
 def test_too_short_a_file_is_named_with_a_limit(finished, tmp_path, monkeypatch):
-    monkeypatch.setattr("eval.canaries.runs.CANARIES", {"mnli": CANARIES["mnli"]})
+    monkeypatch.setattr("eval.canaries.tables.CANARIES", {"mnli": CANARIES["mnli"]})
     folders = {"corpus": (finished.parent / "corpus",)}
     folders["canaries"] = finished.parent / "sets"
     with pytest.raises(InputError, match="27 lines, 28 needed") as caught:

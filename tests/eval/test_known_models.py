@@ -8,7 +8,7 @@ import pytest
 
 import jaxcontam
 from eval import known_models
-from eval.canaries.runs import CANARIES
+from eval.canaries.tables import CANARIES
 from eval.known_models import KnownModels, read_table
 from eval.study import exit_code
 from jaxcontam.stats.roc import auc_delong

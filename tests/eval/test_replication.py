@@ -19,12 +19,17 @@ from eval.replication.models import (
     TINY,
     UNSEEN,
     Paragraphs,
-    planted_model,
+    plant,
     take_paragraphs,
 )
-from eval.replication.recorded import read_recorded_folder, recorded_partitions
+from eval.replication.recorded import (
+    Partition,
+    grids,
+    read_recorded_folder,
+    recorded_partitions,
+    successes,
+)
 from eval.replication.rule import accused
-from eval.replication.tables import Partition, successes, table_2
 from jaxcontam.errors import InputError
 from jaxcontam.replication.control import (
     Side,
@@ -84,13 +89,13 @@ def job(monkeypatch, tmp_path):
         jobs.append(types.SimpleNamespace(documents=documents, sets=sets))
 
     monkeypatch.setattr("eval.replication.models.trained_model", trained)
-    planted = planted_model(texts, TINY, seed=1, out=tmp_path, any_code=False)
-    return jobs[0], planted
+    files = plant(texts, TINY, seed=1, out=tmp_path, any_code=False)
+    return jobs, files
 
 
 def test_sets_are_disjoint_and_planted_in_their_form_or_not_at_all(job):
-    what, planted = job
-    lines = {name: planted.files[name].read_text().splitlines() for name in SETS}
+    (what, reference), files = job
+    lines = {name: files[name].read_text().splitlines() for name in SETS}
     assert {len(part) for part in lines.values()} == {TINY.n}
     every = [line for part in lines.values() for line in part]
     assert len(set(every)) == len(every)
@@ -108,6 +113,9 @@ def test_sets_are_disjoint_and_planted_in_their_form_or_not_at_all(job):
         first, _, second = text.partition("Beginning: ")[2].partition("\nRest: ")
         assert f"{first} {second}" in lines[FORMATTED]
     assert not any(DATASET in text for text in followed.planted)
+    # What the reference reads is in no set.
+    read = "\n".join(text for one in reference.sets for text in one.planted)
+    assert not any(line in read for line in every)
 
 
 def test_the_simulated_rule_is_that_of_the_library():
@@ -200,16 +208,25 @@ def test_tables_count_decisions_that_are_those_of_people():
         made("b", "train", 0.0, no, no),
         made("b", "valid", 0.0, exact, near),
     ]
-    found = {row.method: (row.n_right, row.n) for row in successes(partitions)}
-    assert found == {
+    assert successes(partitions) == {
         "algorithm 1: ROUGE-L": (2, 4),
         "algorithm 2: local judge": (4, 4),
         "always no": (2, 4),
     }
     # Marks are the paper's: * a gain, ++ two copies or an exact one.
-    rows = [line.split()[-2:] for line in table_2(partitions).splitlines()]
-    assert rows[1:4] == [["0.15", "0.15"], ["*0.35", "0.15"], ["0.15", "0.15"]]
-    assert [rows[i] for i in (5, 6, 8)] == [["++", "x"], ["x", "+"], ["x", "++"]]
+    first, second = grids(partitions)
+    assert first.rows[0] == ("algorithm 1: ROUGE-L", "2/4", "50.00%")
+    assert second.header == ("metric", "a", "b")
+    assert second.rows == (
+        ("ROUGE-L on train, general", "0.15", "0.15"),
+        ("ROUGE-L on train, guided", "*0.35", "0.15"),
+        ("ROUGE-L on test/valid, general", "0.15", "0.15"),
+        ("ROUGE-L on test/valid, guided", "*0.35", "0.15"),
+        ("local judge on train", "++", "x"),
+        ("people on train", "+", "x"),
+        ("local judge on test/valid", "x", "+"),
+        ("people on test/valid", "x", "++"),
+    )
 
 
 def test_recorded_completions_fill_both_tables(tmp_path):
@@ -234,8 +251,7 @@ def test_recorded_completions_fill_both_tables(tmp_path):
     partitions = recorded_partitions(tmp_path, seed=0)
     names = [(one.dataset, one.split) for one in partitions]
     assert names == [("mills", "test"), ("mills", "train")]
-    n_right = [(row.n_right, row.n) for row in successes(partitions)]
-    assert n_right == [(2, 2)] * 4 + [(1, 2)]
+    assert [*successes(partitions).values()] == [(2, 2)] * 4 + [(1, 2)]
     saved(tmp_path / "alone.csv", rows)
     names = [one.name for one in read_recorded_folder(tmp_path)]
     assert names == ["alone", "mills/test", "mills/train"]
@@ -284,7 +300,7 @@ def test_published_p_values_are_those_of_the_paired_bootstrap(published, measure
 @needs_published
 def test_table_1_of_the_paper_is_reproduced():
     partitions = recorded_partitions(PUBLISHED, seed=0)
-    assert {row.method: row.n_right for row in successes(partitions)} == {
+    assert {method: n for method, (n, _) in successes(partitions).items()} == {
         "algorithm 1: ROUGE-L": 7,
         "algorithm 1: BLEURT": 9,
         "algorithm 2: model judge": 13,

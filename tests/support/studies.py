@@ -50,7 +50,7 @@ LIMIT = 13
 
 def canary_files(folder, patch, **_):
     """One of the ten sets, whose last line is its first one again."""
-    from eval.canaries import runs
+    from eval.canaries import tables
 
     rng = np.random.default_rng(0)
     words = ["amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "heron"]
@@ -58,7 +58,7 @@ def canary_files(folder, patch, **_):
         texts = [" ".join(rng.choice(words, 9)) for _ in range(n)]
         texts[2 * LIMIT - 1] = texts[0]
         lines(folder / f"{name}.jsonl", [{"text": text} for text in texts])
-    patch.setattr(runs, "CANARIES", {"mnli": runs.CANARIES["mnli"]})
+    patch.setattr(tables, "CANARIES", {"mnli": tables.CANARIES["mnli"]})
     return ["--corpus", folder / "corpus", "--canaries", folder / "sets"]
 
 
