@@ -6,8 +6,8 @@ often is the bound of `membership` above that share (5 % are due), and how close
 Members and non-members are drawn at random from one pool, so that whoever reads the
 texts alone is at chance.
 Command: `python -m eval.membership`. Hardware: a minute of one CPU core a model;
-nothing is downloaded, and a killed run goes on where it stopped. Headline:
-docs/results/membership.md.
+nothing is downloaded, and a killed run goes on where it stopped. Headline: none of
+these models yet; docs/how_to/membership.md has one of larger ones.
 
 The models are those of `eval.leaderboard`, of 0.16 M parameters: members stand in
 blocks of one order, 60 at each number of copies. Order of scores can be compared with

@@ -44,7 +44,29 @@ _EASE, _CHANCE = "ease", "chance"
 _share_p = np.vectorize(functools.cache(share_p))
 
 
-_NAMES = ("decided_by", "n", "rate", "reference", "guessed", "before", "half", "now")
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cell:
+    """Runs of one kind, and what is said of them.
+
+    Attributes:
+        decided_by: What decides which texts a clean model copies.
+        n: Instances a side.
+        rate: Share of the benchmark that the model copies.
+        reference: Share that the reference copies.
+        guessed: Share of the control that either copies.
+        before: Share of runs that the former rule calls contaminated.
+        half: The same with a test of half of the model's excess.
+        now: The same by the rule.
+    """
+
+    decided_by: str
+    n: int
+    rate: float
+    reference: float
+    guessed: float
+    before: float
+    half: float
+    now: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +100,19 @@ class Rule(StudyFlags):
             for n, rate, known in itertools.product(_SIZES, _LEARNT, _KNOWN)
         ]
         columns = {
-            "instances a side": "{r[n]}",
-            "model, reference": "{r[rate]:.3g}, {r[reference]:g}",
-            "of the control": "{r[guessed]:g}",
-            "silent by p > 0.05": "{r[before]:.4f}",
-            "less than half": "{r[half]:.4f}",
-            f"less than {COPIES_SHARE:g}": "{r[now]:.4f}",
+            "instances a side": "{r.n}",
+            "model, reference": "{r.rate:.3g}, {r.reference:g}",
+            "of the control": "{r.guessed:g}",
+            "silent by p > 0.05": "{r.before:.4f}",
+            "less than half": "{r.half:.4f}",
+            f"less than {COPIES_SHARE:g}": "{r.now:.4f}",
         }
-        by = {"copied by": "{r[decided_by]}"}
+        by = {"copied by": "{r.decided_by}"}
         return finish_study(
             "replication.rule",
             self,
             clock=clock,
-            numbers={"cells": [*clean, *learnt]},
+            numbers={"cells": [dataclasses.asdict(one) for one in (*clean, *learnt)]},
             grids=[
                 Grid.of("Clean models called contaminated", clean, by | columns),
                 Grid.of("Models that learnt it by heart", learnt, columns),
@@ -106,21 +128,8 @@ def simulate(
     *,
     n_runs: int,
     seed: int,
-) -> dict[str, Any]:
-    """Shares of fresh runs that three rules call contaminated, beside what they are.
-
-    Args:
-        decided_by: What decides which texts a clean model copies.
-        n: Instances a side.
-        rates: Shares of the benchmark that the model copies, and the reference.
-        guessed: Share of the control that either copies.
-        n_runs: Runs to draw.
-        seed: Seeds them.
-
-    Returns:
-        The arguments, and shares `before`, by the former rule, `half`, by one with a
-        test of half of the model's excess, and `now`.
-    """
+) -> Cell:
+    """Fresh runs; see `Cell` for the arguments, `rates` being model and reference."""
     rng = np.random.default_rng([seed, n])
     sides = []
     for own, other in (rates, (guessed, guessed)):
@@ -130,9 +139,8 @@ def simulate(
         model_RN, reference_RN = hard_2RN[0] < own, hard_2RN[1] < other
         pairs = (model_RN, reference_RN, model_RN & reference_RN)
         sides.append(np.stack([one_RN.sum(axis=1) for one_RN in pairs], axis=1))
-    shares = accused(n, *sides).mean(axis=1).tolist()
-    values = (decided_by, n, *rates, guessed, *shares)
-    return dict(zip(_NAMES, values, strict=True))
+    shares = accused(n, *sides).mean(axis=1)
+    return Cell(decided_by, n, *rates, guessed, *shares.tolist())
 
 
 def accused(n: int, benchmark_R3: np.ndarray, control_R3: np.ndarray) -> np.ndarray:
