@@ -165,11 +165,7 @@ class FoundEntry:
 
 
 def built_in_entries() -> dict[str, FoundEntry]:
-    """`ENTRIES` by name.
-
-    Raises:
-        InputError: If two have one name.
-    """
+    """`ENTRIES` by name."""
     entries = sorted(ENTRIES, key=operator.attrgetter("name"))
     return _by_name([FoundEntry(entry, _code_digest(entry)) for entry in entries])
 
@@ -179,9 +175,6 @@ def entry_of_file(path: Path) -> FoundEntry:
 
     The file stands alone: a module beside it is not found, and a change of it is not
     noticed.
-
-    Raises:
-        InputError: If there is no such file, or it holds no entry.
     """
     if not path.is_file() or path.suffix != ".py":
         raise InputError(
@@ -216,18 +209,12 @@ def entry_of_file(path: Path) -> FoundEntry:
 def chosen_entries(
     files: Sequence[Path], only: Sequence[str]
 ) -> Mapping[str, FoundEntry]:
-    """What a run compares.
-
-    Args:
-        files: The user's, beside `ENTRIES`.
-        only: Names; none takes all.
+    """What a run compares: `ENTRIES` and the user's, or those of some names.
 
     Raises:
         InputError: If a name is unknown or taken twice, or a file holds no entry.
     """
-    found = _by_name(
-        [*built_in_entries().values(), *(entry_of_file(path) for path in files)]
-    )
+    found = _by_name([*built_in_entries().values(), *map(entry_of_file, files)])
     check_names("entry", only, found)
     return {name: found[name] for name in found if not only or name in only}
 
@@ -240,10 +227,11 @@ def _code_digest(entry: Entry) -> str:
 
 
 def _by_name(found: Sequence[FoundEntry]) -> dict[str, FoundEntry]:
-    names = [one.entry.name for one in found]
-    for name in names:
-        if names.count(name) > 1:
+    by_name: dict[str, FoundEntry] = {}
+    for one in found:
+        if by_name.setdefault(one.entry.name, one) is not one:
             raise InputError(
-                f"two entries are named {name!r}", hint="give yours another name"
+                f"two entries are named {one.entry.name!r}",
+                hint="give yours another name",
             )
-    return dict(zip(names, found, strict=True))
+    return by_name

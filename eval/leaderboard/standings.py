@@ -181,6 +181,7 @@ def grids(
         entries: By name.
         about: Models, sets and budget, in words.
     """
+
     tables = [
         Grid.of(
             f"{about}. AUC between planted and clean sets over all models with its "
@@ -201,34 +202,33 @@ def grids(
                 ),
             },
         ),
-        _by_copies(
-            "The same AUC by copies", {one.entry: one.auc_by_copies for one in found}
-        ),
     ]
-    thresholds = {
-        one.entry: one.found_by_copies
-        for one in found
-        if one.found_by_copies is not None
-    }
-    if thresholds:
-        tables.append(
-            _by_copies(
-                f"Share of planted sets above the score that {FPR:.0%} of the clean "
-                "sets exceed, by copies; the interval counts that few clean sets "
-                "set the threshold, and takes sets as independent",
-                thresholds,
-            )
-        )
-    tests = [one for one in found if one.power]
-    return tables + [
-        _by_copies(
+
+    def by_copies(title: str, rows: Mapping[str, Mapping[int, Share]]) -> None:
+        """A line an entry, a column a duplication count."""
+        words = {
+            (name, f"{copies}"): share.words()
+            for name, shares in rows.items()
+            for copies, share in shares.items()
+        }
+        if words:
+            tables.append(Grid.crossed(title, "entry", words))
+
+    by_copies("The same AUC by copies", {one.entry: one.auc_by_copies for one in found})
+    by_copies(
+        f"Share of planted sets above the score that {FPR:.0%} of the clean sets "
+        "exceed, by copies; the interval counts that few clean sets set the threshold, "
+        "and takes sets as independent",
+        {one.entry: one.found_by_copies or {} for one in found},
+    )
+    for level in LEVELS:
+        by_copies(
             f"Share of sets with p at most {level:g}, by copies; 0 copies are "
             "false alarms; Wilson's 95 % interval, which takes sets as independent "
             "(not clustered, though two clean sets are of each model)",
-            {one.entry: one.power[level] for one in tests},
+            {one.entry: one.power[level] for one in found if one.power},
         )
-        for level in (LEVELS if tests else ())
-    ]
+    return tables
 
 
 def entry_grid(entries: Sequence[Entry]) -> Grid:
@@ -270,13 +270,3 @@ def needs_words(entry: Entry) -> str:
     if not entry.needs or "log-probabilities" not in entry.needs:
         words.insert(0, "no model")
     return ", ".join(words)
-
-
-def _by_copies(title: str, rows: Mapping[str, Mapping[int, Share]]) -> Grid:
-    """A line an entry, a column a duplication count."""
-    words = {
-        (name, f"{copies}"): share.words()
-        for name, shares in rows.items()
-        for copies, share in shares.items()
-    }
-    return Grid.crossed(title, "entry", words)
