@@ -181,7 +181,6 @@ def grids(
         entries: By name.
         about: Models, sets and budget, in words.
     """
-
     tables = [
         Grid.of(
             f"{about}. AUC between planted and clean sets over all models with its "
