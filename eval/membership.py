@@ -43,16 +43,12 @@ from eval.study import (
 )
 from jaxcontam.members.blind import blind_baselines
 from jaxcontam.members.passes import Inputs, score_texts
-from jaxcontam.members.score import ScoreMethod
-from jaxcontam.methods import METHODS
+from jaxcontam.members.scores import SCORES
 from jaxcontam.stats.conformal import share_seen
 from jaxcontam.stats.roc import auc_delong, auc_interval, tpr_at_fpr
 from train.sources import corpus_digest
 
 FPR = 0.05
-# A masked model and lists of documents are not at hand.
-_READS = """moments lowercase neighbours reference corpus nonmember_prefix
-member_prefix own_file gradients"""
 _N_UNKNOWN, _N_SHOTS = 600, 12
 _BLIND = "blind: "
 _SHARES = (0.0, 0.1, 0.25, 0.5)
@@ -165,7 +161,7 @@ class Membership(StudyFlags):
         }
         cells = [cell(method, n, own) for (method, n), own in strata.items()]
         n_files = 20 if self.tiny else self.n_files
-        bounds = [*_simulated(n_files), *_of_models(strata, n_files)]
+        bounds = list(_bounds(strata, n_files))
         return finish_study(
             "membership",
             self,
@@ -193,14 +189,9 @@ def scored_model(bench: Bench, seed: int) -> dict[str, Any]:
     unseen = groups.pop(0)
     unseen, others = unseen[:-n_shots][:_N_UNKNOWN], unseen[-n_shots:]
     sides = [unseen, *groups.values()]
-    reads = set(_READS.split())
     table = score_texts(
         [*itertools.chain.from_iterable(sides)],
-        [
-            method
-            for method in METHODS.values()
-            if isinstance(method, ScoreMethod) and set(method.reads) <= reads
-        ],
+        list(SCORES.values()),
         arena.reader,
         inputs=Inputs(
             reference=bench.reference,
@@ -256,30 +247,29 @@ def cell(method: str, copies: int, strata: Sequence[Sides]) -> Cell:
     )
 
 
-def _simulated(n_files: int) -> Iterable[Bounds]:
-    """Scores of two normal laws."""
-    for (n, n_pool), shift in itertools.product(_SIZES, _SHIFTS):
-
-        def draw(rng: Rng, share: float, n=n, n_pool=n_pool, shift=shift) -> Sides:
-            scores = rng.normal(size=n)
-            scores[: round(share * n)] += shift
-            return scores, rng.normal(size=n_pool)
-
-        kind = f"{n} texts, {n_pool} non-members, {shift:g} sd"
-        yield from _bounded(kind, [draw], n_files)
-
-
-def _of_models(
+def _bounds(
     strata: dict[tuple[str, int], list[Sides]], n_files: int
 ) -> Iterable[Bounds]:
-    """Texts that models read, as many in a file as they read so often."""
+    """Of scores that two normal laws draw, and of texts that models read."""
+    for (n, n_pool), shift in itertools.product(_SIZES, _SHIFTS):
+        draw = functools.partial(_normal, n, n_pool, shift)
+        yield from _bounded(
+            f"{n} texts, {n_pool} non-members, {shift:g} sd", [draw], n_files
+        )
     for (method, copies), sides in strata.items():
         if method in _BOUNDED:
             draws = [functools.partial(_of_texts, *one) for one in sides]
             yield from _bounded(f"{method}, {copies} copies", draws, n_files)
 
 
+def _normal(n: int, n_pool: int, shift: float, rng: Rng, share: float) -> Sides:
+    scores = rng.normal(size=n)
+    scores[: round(share * n)] += shift
+    return scores, rng.normal(size=n_pool)
+
+
 def _of_texts(seen: np.ndarray, unseen: np.ndarray, rng: Rng, share: float) -> Sides:
+    """A file of as many texts as a model read so often, and the pool beside it."""
     own = rng.permutation(seen)[: int(share * len(seen))]
     rest, n_rest = rng.permutation(unseen), len(seen) - len(own)
     return np.concatenate([own, rest[:n_rest]]), rest[n_rest:]
