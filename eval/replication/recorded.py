@@ -118,19 +118,17 @@ def successes(partitions: Sequence[Partition]) -> dict[str, tuple[int, int]]:
     to compare with.
     """
     decided: dict[str, list[tuple[bool, bool | None]]] = {}
-    for name in _named(_MEASURES, (one.overlaps for one in partitions)):
-        decided[f"algorithm 1: {_MEASURES.get(name, name)}"] = [
-            (_says_yes(one.overlaps[name]), one.human)
-            for one in partitions
-            if name in one.overlaps
-        ]
-    for name in _named(_JUDGES, (one.judges for one in partitions)):
-        if name != _HUMAN:
-            decided[f"algorithm 2: {_JUDGES.get(name, name)}"] = [
-                (_says_yes(one.judges[name]), one.human)
-                for one in partitions
-                if name in one.judges
-            ]
+    for number, names, maps in (
+        (1, _MEASURES, [one.overlaps for one in partitions]),
+        (2, _JUDGES, [one.judges for one in partitions]),
+    ):
+        for name in _named(names, maps):
+            if name != _HUMAN:
+                decided[f"algorithm {number}: {names.get(name, name)}"] = [
+                    (_says_yes(rows[name]), one.human)
+                    for one, rows in zip(partitions, maps, strict=True)
+                    if name in rows
+                ]
     decided["always no"] = [(False, one.human) for one in partitions]
     known = {m: [p for p in pairs if p[1] is not None] for m, pairs in decided.items()}
     return {m: (sum(a == b for a, b in p), len(p)) for m, p in known.items()}
