@@ -281,7 +281,7 @@ class Records:
 
     def write(self, name: str, fields: Mapping[str, Any], *inputs: Any) -> None:
         """Write a record whole or not at all; arguments as for `read`."""
-        text = json.dumps({**self._keys(*inputs), **fields}) + "\n"
+        text = json.dumps({**fields, **self._keys(*inputs)}) + "\n"
         path = self.folder / f"{name}.json"
         make_folder(path.parent)
         replace_bytes(path, text.encode())
