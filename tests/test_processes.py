@@ -73,7 +73,7 @@ def test_a_pod_scores_in_shares_and_its_first_process_judges(files):
 
 @pytest.mark.slow
 def test_processes_that_hold_one_copy_of_the_weights_score_together(files):
-    words = [*AUDIT, "together", "--mesh", "model=2"]
+    words = [*AUDIT, "together", "--mesh", "fsdp=2"]
     two = finish_all(started(files, 2, words))
     assert [code for code, _, _ in two] == [0, 0], two
     assert "share" not in two[1][1] and "report: " not in two[1][1]
@@ -84,7 +84,7 @@ def test_processes_that_hold_one_copy_of_the_weights_score_together(files):
     (row,) = json.loads((files / "together" / "report.json").read_text())["results"]
     assert row["tokens_scored"] == 0
     one = subprocess.run(
-        [sys.executable, "-m", "jaxcontam", *AUDIT, "divided", "--mesh", "model=2"],
+        [sys.executable, "-m", "jaxcontam", *AUDIT, "divided", "--mesh", "fsdp=2"],
         cwd=files,
         env=ALONE | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
         capture_output=True,

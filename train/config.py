@@ -274,7 +274,7 @@ class RunOptions:
     cache: Path | None = None
     """Folder of tokenised corpora (default: jaxcontam/tokens in the user's cache)."""
     mesh: str | None = None
-    """How devices share the work, such as data=4,model=2: weights divided between 2
+    """How devices share the work, such as data=4,fsdp=2: weights divided between 2
     devices, 4 times over (default: all of them on every device)."""
     checkpoints: str | None = None
     """Folder or gs:// address that keeps checkpoints, and at the end the model, where

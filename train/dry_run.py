@@ -37,7 +37,7 @@ from jaxcontam.cli.main import run_module
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.decoder import abstract_decoder
 from jaxcontam.models.fused_attention import hardware_of
-from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, ROWS
+from jaxcontam.models.sharding import DATA_AXIS, FSDP_AXIS, ROWS
 from jaxcontam.reports.flags import flag_of
 from jaxcontam.scoring.mesh import device_mesh
 from jaxcontam.scoring.shares import MeshShape, parse_mesh
@@ -225,7 +225,7 @@ class DryRun(ConfigFlags):
     tokens: float = 20e9
     """Tokens to train on."""
     mesh: str | None = None
-    """Such as data=2,model=4 (default: the smallest model axis that fits)."""
+    """Such as data=2,fsdp=4 (default: the smallest model axis that fits)."""
     efficiency: float = _EFFICIENCY
     """Share of the peak reached over a whole step; an assumption."""
     price_per_chip_hour: float | None = None
@@ -271,16 +271,16 @@ class DryRun(ConfigFlags):
             sizes = [m for m in range(1, n + 1) if n % m == 0]
             return [MeshShape(n // m, m) for m in sizes if _divides(config, m)]
         asked = parse_mesh(self.mesh)
-        data = n // asked.model if asked.data is None else asked.data
-        if data * asked.model != n:
+        data = n // asked.fsdp if asked.data is None else asked.data
+        if data * asked.fsdp != n:
             raise InputError(
                 f"--mesh {self.mesh}: {on.name} has {n} chips",
                 hint="data times model is the number of chips; leave data out",
             )
-        if not _divides(config, asked.model):
-            words = f"no weight of {config.name} divides by {asked.model}"
+        if not _divides(config, asked.fsdp):
+            words = f"no weight of {config.name} divides by {asked.fsdp}"
             raise InputError(f"--mesh {self.mesh}: {words}")
-        return [MeshShape(data, asked.model)]
+        return [MeshShape(data, asked.fsdp)]
 
     def _micro_batches(self, on: Machine, config: Config) -> list[int]:
         """Numbers of micro-batches that divide a chip's rows, ascending."""
@@ -332,7 +332,7 @@ def search(
                 machine=on,
                 shape=shape,
                 efficiency=efficiency,
-                state=state_bytes(config, shape.model),
+                state=state_bytes(config, shape.fsdp),
             )
             if compiles and found.fits:
                 found = compiled_estimate(found)
@@ -356,7 +356,7 @@ def compiled_estimate(found: Estimate) -> Estimate:
     console = Terminal(stderr=True)
     if not console.is_terminal:
         print(words + " ...", file=sys.stderr, flush=True)
-    mesh = device_mesh(MeshShape(model=found.shape.model), devices)
+    mesh = device_mesh(MeshShape(fsdp=found.shape.fsdp), devices)
     graphdef, shapes = nnx.split(
         abstract_decoder(config.decoder, hardware_of(devices[0]))
     )
@@ -429,7 +429,7 @@ def state_bytes(config: Config, model: int) -> int:
     Raises:
         InputError: If `model` devices cannot share the weights.
     """
-    mesh: Any = AbstractMesh((1, model), (DATA_AXIS, MODEL_AXIS), (AxisType.Auto,) * 2)
+    mesh: Any = AbstractMesh((1, model), (DATA_AXIS, FSDP_AXIS), (AxisType.Auto,) * 2)
     shapes = abstract_params(config.decoder)
     n_weights = jax.tree.map(
         lambda leaf, sharding: math.prod(sharding.shard_shape(leaf.shape)),

@@ -25,7 +25,7 @@ from jaxcontam.models.decoder import Decoder, abstract_decoder
 from jaxcontam.models.fused_attention import Hardware, matmul_precision
 from jaxcontam.models.sharding import (
     DATA_AXIS,
-    MODEL_AXIS,
+    FSDP_AXIS,
     ROWS,
     WeightSharding,
     mesh_sharding,
@@ -75,7 +75,7 @@ def training_step(
         opt_state: State of the optimiser.
         batch_BT: (B, T + 1) int32 ids; B divides by the devices times `micro_batches`.
         compute: Precision, rematerialisation and micro-batches.
-        mesh: With axes `data` and `model`; rows are split over both. None is one
+        mesh: With axes `data` and `fsdp`; rows are split over both. None is one
             device.
         layout: Sharding of the weights, gradients and optimiser state. None replicates
             them.
@@ -96,7 +96,7 @@ def training_step(
 
     if mesh is not None:
         on_device, specs = local, layout.specs(params)
-        n_parts = mesh.shape[MODEL_AXIS]
+        n_parts = mesh.shape[FSDP_AXIS]
 
         def local_mean(params: nnx.State, batch_BT: jax.Array):
             loss, gradients = on_device(params, batch_BT)
@@ -163,7 +163,7 @@ def _mean(local: jax.Array, spec: PartitionSpec, n_parts: int) -> jax.Array:
     pass of all-gather.
     """
     if spec == _REPLICATED:
-        return jax.lax.pmean(local, (DATA_AXIS, MODEL_AXIS))
+        return jax.lax.pmean(local, (DATA_AXIS, FSDP_AXIS))
     return jax.lax.pmean(local / n_parts, DATA_AXIS)
 
 
@@ -190,7 +190,7 @@ def batch_loss(
 
     if mesh is None:
         return local(params, batch_BT)
-    n_parts = mesh.shape[MODEL_AXIS]
+    n_parts = mesh.shape[FSDP_AXIS]
     return jax.shard_map(
         lambda *own: _mean(local(*own), _REPLICATED, n_parts),
         mesh=mesh,

@@ -24,13 +24,13 @@ def test_the_papers_model_fits_a_v4_8_and_a_v5e_64():
     for on, n_chips in (("v4-8", 4), ("v5e-64", 64)):
         found = _estimate_of("--preset", "1.4b", "--on", on)
         assert found.fits and found.machine.n_chips == n_chips
-        assert found.shape.data * found.shape.model == n_chips
+        assert found.shape.data * found.shape.fsdp == n_chips
         # Its weights, moments and gradients alone are more than a v5e chip has.
-        assert found.shape.model > 1 or on == "v4-8"
+        assert found.shape.fsdp > 1 or on == "v4-8"
 
 
 def test_whole_copies_that_no_chip_holds_do_not_fit_and_it_says_so(capsys):
-    found = _estimate_of("--preset", "1.4b", "--on", "v5e-8", "--mesh", "model=1")
+    found = _estimate_of("--preset", "1.4b", "--on", "v5e-8", "--mesh", "fsdp=1")
     assert not found.fits and found.needed > found.usable
     assert "DOES NOT FIT" in capsys.readouterr().out
 
@@ -52,7 +52,7 @@ def test_chip_hours_are_chips_times_hours_and_cost_follows(monkeypatch, capsys):
     [
         "--preset pulse --on h100-1 --batch-rows 16",
         "--preset 124m --on v5e-8 --row-tokens 512 --dtype float32 --remat False",
-        "--preset 124m --on v5e-8 --remat True --mesh model=4",
+        "--preset 124m --on v5e-8 --remat True --mesh fsdp=4",
     ],
 )
 def test_flags_of_the_answer_train_what_was_estimated(capsys, words):
@@ -155,7 +155,7 @@ def test_the_compiler_counts_the_state_and_needs_less_for_fewer_rows_at_once():
     ],
 )
 def test_the_step_is_compiled_for_devices_that_are_not_here(on, compiler):
-    words = ["--preset", "pulse", "--on", on, "--mesh", "model=2"]
+    words = ["--preset", "pulse", "--on", on, "--mesh", "fsdp=2"]
     done = subprocess.run(
         [sys.executable, "-m", "train.dry_run", *words],
         capture_output=True,
