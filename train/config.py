@@ -264,7 +264,8 @@ class RunOptions:
     audit_tests: tuple[str, ...] = DEFAULT_TESTS
     """Order tests of these audits."""
     checkpoint_steps: int | None = None
-    """Save a checkpoint every N steps (default: every two minutes)."""
+    """Save a checkpoint every N steps (default: as often as saving takes 2 % of the
+    time)."""
     keep_every: int | None = None
     """Keep the checkpoints at these steps, for python -m train.export."""
     peak_tflops: float | None = None

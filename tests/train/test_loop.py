@@ -2,6 +2,8 @@
 
 import dataclasses
 import shutil
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -99,6 +101,33 @@ def test_a_run_that_was_stopped_ends_with_the_weights_of_one_that_was_not(
     assert_equal_weights(trained.decoder, whole[0].decoder)
     assert losses | found == whole[1]
     assert sorted(found) == list(range(done + 1, N_STEPS + 1))
+
+
+def test_saving_takes_a_fiftieth_of_the_time_at_most(monkeypatch):
+    seconds, saved = 0.0, []
+
+    def advance(n):
+        nonlocal seconds
+        seconds += n
+
+    def save(step, *_):
+        advance(4.0)
+        saved.append(step)
+
+    monkeypatch.setattr("train.loop.time", SimpleNamespace(monotonic=lambda: seconds))
+    checkpoints: Any = SimpleNamespace(
+        newest=lambda: None, is_kept=lambda step: False, save=save, wait=lambda: None
+    )
+    train(
+        PULSE,
+        Decoder(PULSE.decoder, rngs=nnx.Rngs(7)),
+        batches(),
+        n_steps=N_STEPS,
+        checkpoints=checkpoints,
+        should_stop=lambda: bool(advance(10.0)),
+    )
+    # Six steps before make a minute; twenty make fifty times the four seconds.
+    assert saved == [7, 7 + 1 + 20]
 
 
 def test_all_processes_save_by_the_clock_of_the_first_and_stop_when_one_is_told(
