@@ -43,7 +43,7 @@ from jaxcontam.scoring.pair_scorer import (
 )
 from jaxcontam.scoring.run_batches import NonFiniteScoreError, bucket_lengths
 from train.config import Config
-from train.step import adamw, training_step
+from train.step import adamw, fresh_decoder, residuals_scaled, training_step
 
 # Each device call has overhead, which this many steps of `at_once` share.
 _STEPS_A_CALL = 16
@@ -71,7 +71,8 @@ def train_scanned(
     Raises:
         ValueError: If there are fewer rows than one batch.
     """
-    graphdef, params = nnx.split(Decoder(config.decoder, rngs=nnx.Rngs(seed)))
+    decoder = fresh_decoder(config.decoder, seed=seed, mesh=None)
+    graphdef, params = nnx.split(decoder)
     rows_NBT = _batches(config, rows_RT)
     train = _compiled_scan(graphdef, config, len(rows_NBT), first_id)
     params, losses_N = train(params, rows_NBT)
@@ -178,6 +179,7 @@ def _compiled_together(
         # Initialised on the device: a call per model would cost more than its training.
         rngs = nnx.Rngs(jax.random.wrap_key_data(key))
         params = nnx.split(Decoder(config.decoder, rngs=rngs, on=on))[1]
+        params = residuals_scaled(params, config.decoder)
         return _run(graphdef, config, n_steps, first_id, params, rows_NBT)
 
     return _over_models(jax.vmap(one), mesh)

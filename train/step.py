@@ -36,6 +36,8 @@ from train.config import PLAIN, Compute, Optimizer
 from train.loss import head_loss
 
 _REPLICATED = PartitionSpec()
+# Kernels whose products are added to the residual stream.
+_RESIDUAL = (".out.kernel", "mlp.down.kernel", "shared.down.kernel")
 # A weight is gathered in pieces of at most this many bytes, or of one layer.
 _PIECE_BYTES = 1 << 27
 
@@ -327,27 +329,40 @@ def state_shardings(
 
 
 def fresh_decoder(config: DecoderConfig, *, seed: int, mesh: Mesh | None) -> Decoder:
-    """Initialise random weights, each device its own shard.
-
-    The numbers do not depend on the mesh. Without one they are computed eagerly, which
-    rounds some of them differently, by one unit in the last place.
-    """
-    if mesh is None:
-        return Decoder(config, rngs=nnx.Rngs(seed))
-    graphdef, init = _sharded_init(config, mesh)
+    """Initialise random weights, each device its own shard of the same numbers."""
+    graphdef, init = _compiled_init(config, mesh)
     return nnx.merge(graphdef, init(jax.random.key(seed)))
 
 
+def residuals_scaled(params: nnx.State, config: DecoderConfig) -> nnx.State:
+    """Random weights whose L layers add 2 L sums that are no larger than one was.
+
+    Source:
+        Radford et al. 2019, "Language Models are Unsupervised Multitask Learners",
+        section 2.3: 1 / sqrt(N) for N residual layers, two in each of L blocks.
+    """
+    scale = (2 * config.n_layers) ** -0.5
+
+    def scaled(path, leaf: jax.Array) -> jax.Array:
+        return leaf * scale if weight_name(path).endswith(_RESIDUAL) else leaf
+
+    return jax.tree.map_with_path(scaled, params)
+
+
 @functools.lru_cache(maxsize=4)
-def _sharded_init(config: DecoderConfig, mesh: Mesh) -> tuple[nnx.GraphDef, Any]:
+def _compiled_init(
+    config: DecoderConfig, mesh: Mesh | None
+) -> tuple[nnx.GraphDef, Any]:
     """(key) -> weights, compiled once a shape and mesh."""
     decoder = abstract_decoder(config)
     graphdef, shapes = nnx.split(decoder)
 
     def init(key: jax.Array) -> nnx.State:
-        return nnx.state(Decoder(config, rngs=nnx.Rngs(key), on=decoder.hardware))
+        fresh = Decoder(config, rngs=nnx.Rngs(key), on=decoder.hardware)
+        return residuals_scaled(nnx.state(fresh), config)
 
-    return graphdef, jax.jit(init, out_shardings=param_shardings(shapes, mesh))
+    out = None if mesh is None else param_shardings(shapes, mesh)
+    return graphdef, jax.jit(init, out_shardings=out)
 
 
 def placed(params: Any, mesh: Mesh) -> Any:
