@@ -146,6 +146,7 @@ _HOLDS = {
     "replication": {"rows": "planted asked n n_control p_control verdict"},
     "replication.rule": {"cells": "decided_by n rate reference guessed before now"},
     "seen": {"cells": "kind seen numbers"},
+    "torch_curve": {"rows": "steps jaxcontam torch largest deviation"},
     "tuned": {"rows": "model steps method copies value"},
     "unlearning": {"results": "", "texts": "text"},
 }
