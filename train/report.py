@@ -80,7 +80,7 @@ def _read(path: Path, last_step: int | None) -> tuple[list[dict[str, Any]], int]
 class StepLog:
     """A log that a run appends to, and no other process; a context manager."""
 
-    def __init__(self, path: Path, *, last_step: int = 0):
+    def __init__(self, path: Path, last_step: int = 0):
         """Open the log, without rows after the step that the run resumes from.
 
         Before the first step there is nothing to resume: all rows are another run's.
@@ -120,9 +120,7 @@ class MetricsLog(StepLog):
     first, or without a peak).
     """
 
-    def __init__(
-        self, path: Path, *, last_step: int = 0, tensorboard: Path | None = None
-    ):
+    def __init__(self, path: Path, last_step: int = 0, tensorboard: Path | None = None):
         """As `StepLog`; InputError also if tensorboardX is asked for and missing."""
         # First what can be refused, then what changes the file.
         self._writer = None if tensorboard is None else _writer(tensorboard, last_step)

@@ -414,11 +414,12 @@ class RunLog:
         n_bytes = max(1, manifest.validation_bytes)
         self._tokens_per_byte = manifest.n_validation_tokens / n_bytes
         board = out / TENSORBOARD_DIR if run.options.tensorboard else None
-        self._metrics = MetricsLog(
-            out / METRICS_NAME, last_step=last_step, tensorboard=board
-        )
-        self._audits = StepLog(out / AUDITS_NAME, last_step=last_step)
-        self._validation = StepLog(out / VALIDATION_NAME, last_step=last_step)
+        with contextlib.ExitStack() as stack:
+            keep = stack.enter_context
+            self._metrics = keep(MetricsLog(out / METRICS_NAME, last_step, board))
+            self._audits = keep(StepLog(out / AUDITS_NAME, last_step))
+            self._validation = keep(StepLog(out / VALIDATION_NAME, last_step))
+            self._opened = stack.pop_all()
         self.progress = TrainingProgress(
             n_steps=manifest.n_steps,
             tokens_a_step=config.step_tokens,
@@ -469,12 +470,11 @@ class RunLog:
             self.progress.say(audit_words(rows))
 
     def __enter__(self) -> Self:
-        self.progress.__enter__()
+        self._opened.enter_context(self.progress)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for log in (self._metrics, self._audits, self._validation, self.progress):
-            log.__exit__()
+        self._opened.close()
 
 
 def step_rates(config: Config, n_steps: int) -> np.ndarray:
