@@ -26,7 +26,7 @@ from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.roc import auc_delong
 from train.manifest import Manifest, PlantedSet
-from train.step_log import AuditRow
+from train.report import AuditRow
 
 MEMBERSHIP = "min_k"
 """The membership score: Min-K% with the least likely 20 % of a text's tokens."""

@@ -20,7 +20,7 @@ from jaxcontam.reports.flags import check_positive, flag_of
 from jaxcontam.scoring.shares import parse_mesh
 from train.audits import DEFAULT_TESTS
 from train.flops import forward_flops
-from train.step_log import check_audit_flags
+from train.report import check_audit_flags
 
 Schedule = Literal["cosine", "constant"]
 Dtype = Literal["float32", "bfloat16"]

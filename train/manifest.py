@@ -2,12 +2,12 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
+from jaxcontam.reports.report_files import replace_bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,13 +153,8 @@ class Manifest:
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
-    """Write as JSON, atomically."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w") as file:
-        file.write(manifest_json(manifest))
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    """Write as JSON, whole or not at all."""
+    replace_bytes(path, manifest_json(manifest).encode())
 
 
 def manifest_json(manifest: Manifest) -> str:

@@ -34,15 +34,15 @@ from jaxcontam.reports.page import render
 from jaxcontam.reports.report_files import replace_bytes
 from jaxcontam.stats.result import LEVEL
 from train.manifest import Manifest, PlantedSet, read_manifest
-from train.run_folder import MANIFEST_NAME, MODEL_DIR
-from train.step_log import (
+from train.report import (
     AUDITS_NAME,
     METRICS_NAME,
     VALIDATION_NAME,
     Row,
+    RunningMean,
     read_rows,
-    smoothed,
 )
+from train.run_folder import MANIFEST_NAME, MODEL_DIR
 
 PAGE_NAME = "training.html"
 _LOSS = "Each mark below the loss is a step that trained on some part of a copy."
@@ -185,17 +185,14 @@ def _loss_figure(
         top.plot(tokens_N[shown], means_N[shown], color=BLUE, lw=1.4, label=label)
         top.set_ylabel("loss, nats a token")
         if validation:
-            tokens, losses = (
-                [row[name] for row in validation] for name in ("tokens", "loss")
-            )
-            top.plot(tokens, losses, color=ORANGE, marker="o", ms=3, label="held out")
+            at = [row["tokens"] for row in validation]
+            losses = [row["loss"] for row in validation]
+            top.plot(at, losses, color=ORANGE, marker="o", ms=3, label="held out")
         top.legend(frameon=False, loc="upper right")
         for name, colour in (("gradient_norm", BLUE), ("parameter_norm", GREY)):
             norms_N = np.array([row[name] for row in metrics], np.float64)
-            label = name.replace("_norm", "s")
-            norms.plot(
-                tokens_N[shown], norms_N[shown], color=colour, lw=0.8, label=label
-            )
+            norms.plot(tokens_N[shown], norms_N[shown], color=colour, lw=0.8)
+            norms.lines[-1].set_label(name.replace("_norm", "s"))
         norms.set_ylabel("norm")
         norms.legend(frameon=False, loc="center right", fontsize=7)
         norms.set_yscale("log")
@@ -240,10 +237,8 @@ def _memorisation_figure(
                 axes.set_yscale("symlog", linthresh=3)
                 axes.yaxis.set_major_formatter("{x:g}")
             axes.set_ylim(bottom=0)
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside right upper", frameon=False, fontsize=8
-        )
+        legend = panels[0].get_legend_handles_labels()
+        figure.legend(*legend, loc="outside right upper", frameon=False, fontsize=8)
         names = ", ".join(one.name for one in sets)
         return svg_text(figure, f"{', '.join(methods)} along training, of {names}")
 
@@ -352,7 +347,7 @@ def _facts(
         share = last / manifest.n_steps
         facts = [f"At step {last:,} of {manifest.n_steps:,} ({share:.0%})."]
     losses = [row["loss"] for row in metrics]
-    if (loss := smoothed(losses)[0][-1]) is not None:
+    if (loss := RunningMean().after(losses)) is not None:
         facts.append(f"Loss, mean of some 50 steps: {loss:.3f} nats a token.")
     if validation:
         now, n = validation[-1], manifest.n_validation_tokens

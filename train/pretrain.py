@@ -99,14 +99,11 @@ class Pretrain(RunOptions, ConfigFlags, _Inputs):
         if not self.corpus:
             raise InputError("--corpus names no text")
         if self.plan is not None and self.canaries:
-            raise InputError(
-                "--plan and --canaries exclude each other", hint="write all into --plan"
-            )
+            hint = "write all into --plan"
+            raise InputError("--plan and --canaries exclude each other", hint=hint)
         if self.plan is not None and self.limit is not None:
-            raise InputError(
-                "--limit is of --canaries",
-                hint="in --plan each set has a 'limit'",
-            )
+            hint = "in --plan each set has a 'limit'"
+            raise InputError("--limit is of --canaries", hint=hint)
         check_positive(self, "limit")
         RunOptions.__post_init__(self)
         if self.prepared is not None and self.out.absolute() == (
@@ -144,11 +141,9 @@ class Pretrain(RunOptions, ConfigFlags, _Inputs):
         corpus = open_corpus(
             self.corpus, text_field=self.text_field, leave_out=self.out
         )
-        if corpus.passed_over and is_first():
-            first = visible(", ".join(corpus.passed_over[:3]))
-            more = ", ..." if len(corpus.passed_over) > 3 else ""
-            n = len(corpus.passed_over)
-            words = f"{n} files of other kinds are not read: {first}{more}"
+        if (others := corpus.passed_over) and is_first():
+            names = visible(", ".join(others[:3])) + ", ..." * (len(others) > 3)
+            words = f"{len(others)} files of other kinds are not read: {names}"
             print(words, file=sys.stderr)
         return corpus
 

@@ -48,8 +48,8 @@ from tests.support.store_process import (
 )
 from train import population_job, tokens
 from train.population_job import ModelResult
+from train.report import MetricsLog
 from train.sources import open_corpus
-from train.step_log import MetricsLog
 
 pytestmark = pytest.mark.unoptimised
 
@@ -202,7 +202,7 @@ def metrics(process):
             process.make(before)
             for steps in ((before + 1, before + 2, before + 3), (before + 4,)):
                 numbers = {"loss": np.float32([1 / n for n in steps])}
-                log.append(steps[-1], numbers, tokens_a_step=32, seconds=0.0)
+                log.add(steps[-1], numbers, tokens_a_step=32, seconds=0.0)
                 process.may_die()
             new.write_text(str(before + 4))
             new.replace(checkpoint)

@@ -22,7 +22,7 @@ from train.audits import (
     references_of,
 )
 from train.manifest import read_manifest
-from train.step_log import audit_steps
+from train.report import audit_steps
 from train.tokenizer import train_tokenizer
 
 # Its bits are compared with those of the `pulse` run, which compiles plainly.

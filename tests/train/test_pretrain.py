@@ -32,9 +32,9 @@ from train.loop import train
 from train.manifest import read_manifest, write_manifest
 from train.prepared import prepared_once
 from train.pretrain import Pretrain
+from train.report import read_rows
 from train.run_folder import alone, earlier_manifest, keep_at_home, run_home
 from train.sources import read_documents
-from train.step_log import read_rows
 from train.tokenizer import train_tokenizer
 
 pytestmark = pytest.mark.unoptimised

@@ -13,7 +13,7 @@ from tests.support.train_corpus import write_corpus
 from train.checkpoints import saved_steps
 from train.export import export
 from train.manifest import read_manifest
-from train.step_log import read_rows
+from train.report import read_rows
 
 # Minutes: processes of their own, which compile everything again.
 pytestmark = [pytest.mark.unoptimised, pytest.mark.slow]
