@@ -24,7 +24,7 @@ from jaxcontam.models.checkpoint import (
     read_config_fields,
     read_fast_tokenizer,
 )
-from jaxcontam.processes import is_first, joined
+from jaxcontam.processes import is_first, joined, keep_freed_memory
 from jaxcontam.reports.flags import check_positive, check_seed
 from jaxcontam.reports.report_files import make_folder
 from jaxcontam.scoring.identity import keep_compiled
@@ -36,7 +36,6 @@ from train.loop import training_mesh
 from train.manifest import Manifest
 from train.page import PAGE_NAME
 from train.plan import PlannedSet, check_sets, planned_set, read_plan
-from train.population_workers import keep_freed_memory
 from train.prepare import Run, Start
 from train.prepared import save_prepared
 from train.run import holds_run, pretrain
