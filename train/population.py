@@ -41,6 +41,7 @@ from jaxcontam.sources import source_digest
 from jaxcontam.stats.proportions import wilson_interval
 from jaxcontam.terminal import Terminal
 from train.config import PRESETS, ConfigFlags
+from train.data import corpus_digest, open_corpus
 from train.manifest import write_manifest
 from train.plan import PlannedSet, check_sets
 from train.population_models import (
@@ -62,9 +63,7 @@ from train.population_models import (
 )
 from train.prepare import STREAM_NAME, stream_manifest, write_set
 from train.run_folder import MANIFEST_NAME, MODEL_DIR, code_version
-from train.sources import corpus_digest, open_corpus
-from train.tokenizer import prefix_id, tokenizer_digest, train_tokenizer
-from train.tokens import token_cache
+from train.tokens import prefix_id, token_cache, tokenizer_digest, train_tokenizer
 
 TABLE_NAME = "population.json"
 TESTS_NAME = "tests.json"

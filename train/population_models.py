@@ -63,8 +63,14 @@ from train.config import Config
 from train.plan import PlannedSet, When
 from train.step import adamw, training_step
 from train.stream import Stream, build_stream, training_order
-from train.tokenizer import prefix_id, train_tokenizer
-from train.tokens import Documents, TokenCache, as_cache, choose_documents
+from train.tokens import (
+    Documents,
+    TokenCache,
+    as_cache,
+    choose_documents,
+    prefix_id,
+    train_tokenizer,
+)
 
 # Each device call has overhead, which this many steps of `at_once` share.
 _STEPS_A_CALL = 16

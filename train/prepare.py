@@ -26,11 +26,11 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.stats.orders import cut_to_budget
 from train.background_check import check_background
 from train.config import Config, RunOptions, config_to_json
+from train.data import Corpus
 from train.manifest import Manifest, PlantedSet
 from train.plan import PlannedSet
 from train.rows import Rows
 from train.run_folder import code_version
-from train.sources import Corpus
 from train.stream import (
     Canary,
     Stream,
@@ -39,14 +39,16 @@ from train.stream import (
     stream_digest,
     training_order,
 )
-from train.tokenizer import prefix_id, tokenizer_digest, train_tokenizer
 from train.tokens import (
     Documents,
     as_cache,
     choose_documents,
     decoded_texts,
     held_out,
+    prefix_id,
     token_cache,
+    tokenizer_digest,
+    train_tokenizer,
 )
 
 STREAM_NAME = "stream.npy"

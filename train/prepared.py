@@ -26,6 +26,7 @@ from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.processes import barrier, gather, process_count, process_index
 from train.config import config_to_json
+from train.data import Corpus
 from train.export import TOKENIZER_DIR, read_run_tokenizer
 from train.manifest import Manifest, read_manifest, write_manifest
 from train.prepare import (
@@ -48,8 +49,7 @@ from train.run_folder import (
     run_home,
     run_inputs,
 )
-from train.sources import Corpus
-from train.tokenizer import prefix_id
+from train.tokens import prefix_id
 
 FLAG = "--prepared"
 _STARTS_NAME = "rows.npy"

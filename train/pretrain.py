@@ -31,6 +31,7 @@ from jaxcontam.scoring.identity import keep_compiled
 from jaxcontam.scoring.shares import parse_mesh
 from jaxcontam.terminal import visible
 from train.config import Config, ConfigFlags, Optimizer, RunOptions
+from train.data import Corpus, open_corpus
 from train.flops import forward_flops
 from train.loop import training_mesh
 from train.manifest import Manifest
@@ -40,8 +41,7 @@ from train.prepare import Run, Start
 from train.prepared import save_prepared
 from train.run import holds_run, pretrain
 from train.run_folder import MODEL_DIR, alone, is_url
-from train.sources import Corpus, open_corpus
-from train.tokenizer import read_tokenizer
+from train.tokens import read_tokenizer
 
 # Defaults of continued training: the rate of Shi et al., arXiv:2310.16789, section 6.1.
 _CONTINUED_RATE = 1e-4

@@ -25,6 +25,7 @@ from jaxcontam.scoring.shares import parse_mesh
 from train.audits import AuditPlan, plan_audit
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, kept_every, saved_steps
 from train.config import Config, RunOptions
+from train.data import Corpus
 from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model
 from train.loop import (
     Trained,
@@ -66,7 +67,6 @@ from train.run_folder import (
     run_home,
 )
 from train.run_log import RunLog
-from train.sources import Corpus
 from train.step import fresh_decoder, whole_decoder
 from train.step_log import (
     AUDITS_NAME,

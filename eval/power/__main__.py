@@ -26,7 +26,7 @@ from jaxcontam.cli.main import EXIT_PARTIAL
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.processes import Failure, cpu_cores
 from jaxcontam.progress import progress_bar
-from train.sources import corpus_digest
+from train.data import corpus_digest
 
 RECORDS_DIR = "models"
 

@@ -48,8 +48,8 @@ from tests.support.store_process import (
 )
 from train import population as population_command
 from train import tokens
+from train.data import open_corpus
 from train.population import ModelResult
-from train.sources import open_corpus
 from train.step_log import MetricsLog
 
 pytestmark = pytest.mark.unoptimised

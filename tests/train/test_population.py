@@ -18,6 +18,7 @@ from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.scoring.local import checkpoint_scorer
 from train.config import PRESETS
+from train.data import open_corpus
 from train.manifest import read_manifest
 from train.population import ModelResult, Population, finished_result, power_rows
 from train.population_models import (
@@ -30,7 +31,6 @@ from train.population_models import (
     plan_model,
     texts_in_memory,
 )
-from train.sources import open_corpus
 from train.stream import rows_of_copies
 from train.tokens import token_cache
 
