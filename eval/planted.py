@@ -21,7 +21,7 @@ from train.audits import encode_planted, text_scores, text_sequences
 from train.config import PRESETS, Config, RunOptions, config_to_json
 from train.data import corpus_digest
 from train.manifest import Manifest, read_manifest
-from train.plan import PlannedSet
+from train.plant import PlannedSet
 from train.prepare import Start
 from train.pretrain import read_start
 from train.run import pretrain

@@ -43,7 +43,7 @@ from jaxcontam.terminal import Terminal
 from train.config import PRESETS, ConfigFlags
 from train.data import corpus_digest, open_corpus
 from train.manifest import write_manifest
-from train.plan import PlannedSet, check_sets
+from train.plant import PlannedSet, check_sets
 from train.population_models import (
     Design,
     Job,

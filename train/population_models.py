@@ -60,9 +60,8 @@ from jaxcontam.scoring.run_batches import NonFiniteScoreError, bucket_lengths
 from jaxcontam.stats.pair_test import adjacency_test
 from train.audits import AUDIT_NUMBERS
 from train.config import Config
-from train.plan import PlannedSet, When
+from train.plant import PlannedSet, Stream, When, build_stream, training_order
 from train.step import adamw, training_step
-from train.stream import Stream, build_stream, training_order
 from train.tokens import (
     Documents,
     TokenCache,

@@ -26,19 +26,18 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.stats.orders import cut_to_budget
 from train.background_check import check_background
 from train.config import Config, RunOptions, config_to_json
-from train.data import Corpus
+from train.data import Corpus, Rows
 from train.manifest import Manifest, PlantedSet
-from train.plan import PlannedSet
-from train.rows import Rows
-from train.run_folder import code_version
-from train.stream import (
+from train.plant import (
     Canary,
+    PlannedSet,
     Stream,
     build_stream,
     rows_of_copies,
     stream_digest,
     training_order,
 )
+from train.run_folder import code_version
 from train.tokens import (
     Documents,
     as_cache,
@@ -359,27 +358,33 @@ def _planted_set(
 ) -> PlantedSet:
     name, benchmark = planned.name, planned.benchmark
     file, text_field, _ = set_file(name, benchmark.texts)
+    copies, is_spread = stream.copies[name], planned.layout == "spread"
+    begins = [[begin for begin, _ in copy.spans] for copy in copies]
     steps = []
-    for rows in rows_of_copies(
-        stream, name, encoded, starts_R=starts_R, context=config.context
-    ):
+    for rows in rows_of_copies(stream, name, starts_R=starts_R, context=config.context):
         seen = np.unique(rows // config.batch_rows + 1)
         steps.append(tuple(seen[seen <= n_steps].tolist()))
     return PlantedSet(
         name=name,
         copies=planned.copies,
-        shuffled=name in stream.orders,
+        shuffled=planned.shuffled or is_spread,
         n_examples=len(benchmark),
         fingerprint=benchmark.fingerprint,
         content_digest=benchmark.content_digest,
-        token_offsets=stream.offsets[name],
-        orders=stream.orders.get(name, ()),
+        token_offsets=() if is_spread else tuple(begin for (begin,) in begins),
+        orders=tuple(copy.order for copy in copies)
+        if planned.shuffled or is_spread
+        else (),
         steps=tuple(steps),
         n_tokens=int(encoded.lengths.sum()),
         file=f"{SETS_DIR}/{file}",
         text_field=text_field,
         layout=planned.layout,
-        example_offsets=stream.example_offsets.get(name, ()),
+        example_offsets=tuple(
+            tuple(own[i] for i in np.argsort(copy.order))
+            for own, copy in zip(begins, copies, strict=True)
+            if is_spread
+        ),
         when=planned.when,
         form=planned.form,
         template=planned.template,

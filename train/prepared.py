@@ -26,7 +26,7 @@ from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.processes import barrier, gather, process_count, process_index
 from train.config import config_to_json
-from train.data import Corpus
+from train.data import Corpus, Rows
 from train.export import TOKENIZER_DIR, read_run_tokenizer
 from train.manifest import Manifest, read_manifest, write_manifest
 from train.prepare import (
@@ -37,7 +37,6 @@ from train.prepare import (
     prepare,
     searched,
 )
-from train.rows import Rows
 from train.run_folder import (
     MANIFEST_NAME,
     code_version,

@@ -36,7 +36,7 @@ from train.flops import forward_flops
 from train.loop import training_mesh
 from train.manifest import Manifest
 from train.page import PAGE_NAME
-from train.plan import PlannedSet, check_sets, planned_set, read_plan
+from train.plant import PlannedSet, check_sets, planned_set, read_plan
 from train.prepare import Run, Start
 from train.prepared import save_prepared
 from train.run import holds_run, pretrain

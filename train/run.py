@@ -25,7 +25,7 @@ from jaxcontam.scoring.shares import parse_mesh
 from train.audits import AuditPlan, plan_audit
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, kept_every, saved_steps
 from train.config import Config, RunOptions
-from train.data import Corpus
+from train.data import Corpus, Rows, row_batches
 from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model
 from train.loop import (
     Trained,
@@ -43,7 +43,7 @@ from train.manifest import (
     write_manifest,
 )
 from train.page import PAGE_NAME, write_training_page
-from train.plan import PlannedSet, check_sets
+from train.plant import PlannedSet, check_sets
 from train.prepare import (
     VALIDATION_ROWS,
     Prepared,
@@ -54,7 +54,6 @@ from train.prepare import (
     write_set,
 )
 from train.prepared import fetch_prepared, place_stream, prepared_once, rows_of_run
-from train.rows import Rows, row_batches
 from train.run_folder import (
     MANIFEST_NAME,
     MODEL_DIR,

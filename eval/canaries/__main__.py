@@ -61,7 +61,7 @@ from train.background_check import found_in
 from train.config import PRESETS, RunOptions
 from train.data import read_documents
 from train.manifest import Manifest, read_manifest
-from train.plan import PlannedSet
+from train.plant import PlannedSet
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
 
 _OUT = Path("runs/canaries")

@@ -33,7 +33,7 @@ from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.result import OrderNumbers
-from train.plan import PlannedSet
+from train.plant import PlannedSet
 from train.population_models import (
     Design,
     Texts,

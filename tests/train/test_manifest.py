@@ -9,9 +9,8 @@ from tests.support.copy_rows import in_one, steps_of_copy
 from tests.support.train_corpus import manifest_of, planted_set
 from train.config import PRESETS
 from train.manifest import SetOverlap, read_manifest, write_manifest
-from train.plan import PlannedSet
+from train.plant import PlannedSet, build_stream, training_order
 from train.prepare import set_file, stream_manifest, write_set
-from train.stream import build_stream, training_order
 from train.tokens import train_tokenizer
 
 CONTEXT, BATCH = 16, 4

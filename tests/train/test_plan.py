@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxcontam.data.benchmark import Benchmark
-from train import plan
-from train.plan import PlannedSet, halves, planned_set, read_plan
+from train import plant
+from train.plant import PlannedSet, halves, planned_set, read_plan
 
 LINES = tuple(f"question {i} word{i}" for i in range(9))
 SAID = tuple(f"tell me {i}" for i in range(9))
@@ -62,9 +62,8 @@ def test_tables_say_form_order_and_layout(read):
 
 def test_the_example_in_the_documentation_is_a_plan(tmp_path):
     """With the files that it names; two keys are shown, of which a set takes one."""
-    lines = [
-        line[4:] for line in str(plan.__doc__).splitlines() if line.startswith("    ")
-    ]
+    doc = str(plant.__doc__).partition("Dimension key")[0]
+    lines = [line[4:] for line in doc.splitlines() if line.startswith("    ")]
     for name in ("boolq.jsonl", "other.jsonl"):
         rows = [json.dumps({"question": f"{name} {i}?"}) + "\n" for i in range(300)]
         (tmp_path / name).write_text("".join(rows))
@@ -74,7 +73,7 @@ def test_the_example_in_the_documentation_is_a_plan(tmp_path):
     assert planned.benchmark.texts[0] == "Q: boolq.jsonl 0?"
     assert planned.planted[199] == "Q: other.jsonl 199?"
     shown = {line.split(" = ")[0] for line in lines if " = " in line}
-    assert {*shown, "text_field"} == set(plan._KEYS)
+    assert {*shown, "text_field"} == set(plant._KEYS)
 
 
 def test_the_tail_is_the_control_of_the_first_half(read):

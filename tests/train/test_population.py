@@ -20,6 +20,7 @@ from jaxcontam.scoring.local import checkpoint_scorer
 from train.config import PRESETS
 from train.data import open_corpus
 from train.manifest import read_manifest
+from train.plant import rows_of_copies
 from train.population import ModelResult, Population, finished_result, power_rows
 from train.population_models import (
     Design,
@@ -31,7 +32,6 @@ from train.population_models import (
     plan_model,
     texts_in_memory,
 )
-from train.stream import rows_of_copies
 from train.tokens import token_cache
 
 pytestmark = pytest.mark.unoptimised
@@ -84,8 +84,8 @@ def test_copies_with_a_time_are_trained_on_then_and_others_anywhere(texts):
     model = plan_model(design, texts, seed=4)
     where = {"starts_R": model.starts, "context": design.config.context}
     early, late, spread = (
-        np.concatenate(rows_of_copies(model.stream, one.name, ids, **where)) / 160
-        for one, ids in list(zip(model.sets, model.encoded, strict=True))[1:]
+        np.concatenate(rows_of_copies(model.stream, one.name, **where)) / 160
+        for one in model.sets[1:]
     )
     # A set's four copies of a dozen examples are less than a fifth of all rows.
     assert early.min() >= 0.1 and early.max() < 0.35

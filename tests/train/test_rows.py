@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from train.rows import Rows, row_batches
-from train.stream import training_order
+from train.data import Rows, row_batches
+from train.plant import training_order
 
 CONTEXT = 16
 
