@@ -47,13 +47,13 @@ from jaxcontam.score_gap.items import choice_scores
 from jaxcontam.scoring.in_memory import opened_decoder
 from jaxcontam.stats.inflation import constat, gap_estimate
 from train.config import PRESETS
+from train.population_device import train_scanned
 from train.population_models import (
     Design,
     Texts,
     draw_sets,
     plan_model,
     texts_in_memory,
-    train_scanned,
 )
 
 # Of the unplanted sets two are clean cases, and the third is the other split.

@@ -37,8 +37,7 @@ from train.loop import training_mesh
 from train.manifest import Manifest
 from train.page import PAGE_NAME
 from train.plant import PlannedSet, check_sets, planned_set, read_plan
-from train.prepare import Run, Start
-from train.prepared import save_prepared
+from train.prepare import Run, Start, save_prepared
 from train.run import holds_run, pretrain
 from train.run_folder import MODEL_DIR, alone, is_url
 from train.tokens import read_tokenizer

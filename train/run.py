@@ -49,11 +49,14 @@ from train.prepare import (
     Prepared,
     Run,
     Start,
+    fetch_prepared,
+    place_stream,
     prepare,
+    prepared_once,
+    rows_of_run,
     searched,
     write_set,
 )
-from train.prepared import fetch_prepared, place_stream, prepared_once, rows_of_run
 from train.run_folder import (
     MANIFEST_NAME,
     MODEL_DIR,

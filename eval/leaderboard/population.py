@@ -22,6 +22,7 @@ from jaxcontam.members.passes import TextModel
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.opened import ModelInfo, OpenModel, SequenceScorer
 from jaxcontam.scoring.scorer import Scorer
+from train.population_device import train_scanned
 from train.population_models import (
     Design,
     PlannedModel,
@@ -31,7 +32,6 @@ from train.population_models import (
     plan_model,
     read_pool,
     texts_in_memory,
-    train_scanned,
 )
 
 # Sets of unseen texts that stand beside each set; no two sets share one.

@@ -34,6 +34,7 @@ from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.result import OrderNumbers
 from train.plant import PlannedSet
+from train.population_device import train_scanned
 from train.population_models import (
     Design,
     Texts,
@@ -41,7 +42,6 @@ from train.population_models import (
     n_parameters,
     plan_model,
     texts_in_memory,
-    train_scanned,
 )
 
 

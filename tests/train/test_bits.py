@@ -17,7 +17,7 @@ from flax import nnx
 from tests.support.compile_mode import compiles_plainly
 from tests.support.stepwise import train_decoder
 from train.config import PRESETS
-from train.population_models import _compiled_scan, train_scanned
+from train.population_device import _compiled_scan, train_scanned
 
 ROOT = Path(__file__).resolve().parents[2]
 PULSE = PRESETS["pulse"]
@@ -59,7 +59,7 @@ TWO_DEVICES = """
 import jax, numpy as np
 from flax import nnx
 from tests.train import test_bits as bits, test_population_device as one
-from train.population_models import score_population, train_scanned, train_together
+from train.population_device import score_population, train_scanned, train_together
 assert len(jax.devices()) == 2
 decoders, graphdef, states = one.population(range(4))
 groups = [one.draw_groups(9, seed) for seed in range(4)]

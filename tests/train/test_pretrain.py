@@ -31,7 +31,7 @@ from train.export import export
 from train.export import main as export_main
 from train.loop import train
 from train.manifest import read_manifest, write_manifest
-from train.prepared import prepared_once
+from train.prepare import prepared_once
 from train.pretrain import Pretrain
 from train.run_folder import alone, earlier_manifest, keep_at_home, run_home
 from train.step_log import read_rows
