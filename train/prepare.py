@@ -38,7 +38,7 @@ from train.background_check import check_background
 from train.config import Config, RunOptions, config_to_json
 from train.data import Corpus, Rows
 from train.export import TOKENIZER_DIR, read_run_tokenizer
-from train.manifest import Manifest, PlantedSet, read_manifest, write_manifest
+from train.manifest import Manifest, SetRecord, read_manifest, write_manifest
 from train.plant import (
     Canary,
     PlannedSet,
@@ -368,21 +368,21 @@ def stream_manifest(
         stream_digest=stream_digest(stream.ids),
         recipe=config_to_json(config),
         sets=tuple(
-            _planted_set(planned, encoded, stream, starts_R, config, n_steps)
+            _set_record(planned, encoded, stream, starts_R, config, n_steps)
             for planned, encoded in canaries
         ),
         **said,
     )
 
 
-def _planted_set(
+def _set_record(
     planned: PlannedSet,
     encoded: Encoded,
     stream: Stream,
     starts_R: np.ndarray,
     config: Config,
     n_steps: int,
-) -> PlantedSet:
+) -> SetRecord:
     name, benchmark = planned.name, planned.benchmark
     file, text_field, _ = set_file(name, benchmark.texts)
     copies, is_spread = stream.copies[name], planned.layout == "spread"
@@ -391,7 +391,7 @@ def _planted_set(
     for rows in rows_of_copies(stream, name, starts_R=starts_R, context=config.context):
         seen = np.unique(rows // config.batch_rows + 1)
         steps.append(tuple(seen[seen <= n_steps].tolist()))
-    return PlantedSet(
+    return SetRecord(
         name=name,
         copies=planned.copies,
         shuffled=planned.shuffled or is_spread,
