@@ -28,9 +28,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import grain
 import numpy as np
 
 from jaxcontam.data.corpus import SUFFIXES, Fault, list_corpus
@@ -38,6 +37,9 @@ from jaxcontam.data.corpus import read_documents as read_records
 from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.hub import file_state
+
+if TYPE_CHECKING:
+    import grain
 
 TFDS_PREFIX = "tfds:"
 MAX_DOCUMENT = 16 << 20
@@ -467,7 +469,7 @@ def row_batches(
     process: int = 0,
     n_processes: int = 1,
     n_threads: int = 2,
-) -> grain.DatasetIterator:
+) -> "grain.DatasetIterator":
     """Batches of this process, (B / n_processes, T + 1) int32, one per step.
 
     The iterator's `get_state` and `set_state` resume at the exact next batch; its
@@ -502,6 +504,8 @@ def row_batches(
         first = step * batch_rows
         own = range(first + process, first + batch_rows, n_processes)
         return np.stack([rows[row] for row in own])
+
+    import grain
 
     # Whole batches, since Grain calls Python several times an element: 8 rows of 512
     # ids, read ahead by two threads, took 236 us a step as single rows, 66 as a batch.

@@ -1,4 +1,4 @@
-"""Corpora by name: prepared splits of every format, the hub, files and their damage."""
+"""Corpora by name, damage in their files; batches shared out without remainder."""
 
 import gzip
 import json
@@ -12,7 +12,15 @@ import pyarrow.parquet
 import pytest
 
 from jaxcontam.errors import InputError
-from train.data import MAX_DOCUMENT, array_records, open_corpus, read_documents
+from train.data import (
+    MAX_DOCUMENT,
+    Rows,
+    array_records,
+    open_corpus,
+    read_documents,
+    row_batches,
+)
+from train.plant import training_order
 
 TEXTS = [f"example number {i} é" for i in range(50)]
 VERSIONS = {"1.0.0": "array_record", "1.1.0": "parquet"}
@@ -185,3 +193,54 @@ def test_a_txt_is_one_document_and_damage_is_named_and_never_passed_over(tmp_pat
         with pytest.raises(InputError, match=message) as caught:
             read_documents([tmp_path / name], text_field=field)
         assert hint in caught.value.hint
+
+
+CONTEXT = 16
+
+
+@pytest.fixture
+def rows():
+    """62 rows."""
+    ids = np.random.default_rng(1).integers(0, 60_000, 1000).astype(np.uint16)
+    starts = training_order(len(ids), CONTEXT, seed=3)
+    return Rows(ids, starts, CONTEXT)
+
+
+@pytest.mark.parametrize("n_threads", [0, 2])
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_batches_are_rows_in_their_order_shared_out_without_the_remainder(
+    rows, n, n_threads
+):
+    shares = [
+        row_batches(
+            rows, batch_rows=8, n_steps=7, n_threads=n_threads, process=i, n_processes=n
+        )
+        for i in range(n)
+    ]
+    parts = np.array([list(share) for share in shares])
+    assert parts.dtype == np.int32
+    expected = np.stack([rows[i] for i in range(56)])
+    # Rows of a step go to the processes in turn.
+    found = np.moveaxis(parts, 0, 2).reshape(expected.shape)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_state_of_one_process_serves_two(rows):
+    alone = row_batches(rows, batch_rows=8, n_steps=7)
+    next(alone)
+    second = row_batches(rows, batch_rows=8, n_steps=7, process=1, n_processes=2)
+    second.set_state(alone.get_state())
+    np.testing.assert_array_equal(next(second), next(alone)[1::2])
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ({"batch_rows": 8, "n_steps": 8}, "n_steps must be at most 7"),
+        ({"batch_rows": 9, "n_steps": 1, "n_processes": 2}, "multiple of the 2"),
+        ({"batch_rows": 8, "n_steps": 1, "process": 1}, r"process must be in \[0, 1\)"),
+    ],
+)
+def test_counts_that_do_not_fit_are_refused(rows, counts, message):
+    with pytest.raises(ValueError, match=message):
+        row_batches(rows, **counts)
