@@ -41,14 +41,20 @@ from eval.study import (
     say,
 )
 from jaxcontam.data.questions import Question
+from jaxcontam.processes import Failure, cpu_cores, keep_freed_memory, over_processes
 from jaxcontam.progress import progress_bar
 from jaxcontam.score_gap.items import choice_scores
 from jaxcontam.scoring.in_memory import opened_decoder
 from jaxcontam.stats.inflation import constat, gap_estimate
 from train.config import PRESETS
 from train.population_device import train_scanned
-from train.population_plan import Design, Texts, draw_sets, plan_model, texts_in_memory
-from train.population_workers import Failure, keep_freed_memory, n_cores, over_processes
+from train.population_models import (
+    Design,
+    Texts,
+    draw_sets,
+    plan_model,
+    texts_in_memory,
+)
 
 # Of the unplanted sets two are clean cases, and the third is the other split.
 COPIES, _SPLIT = (0, 0, 0, 1, 2, 4, 10, 50), 2
@@ -320,7 +326,7 @@ class Inflation(StudyFlags):
             for task in tasks
         }
         missing = [task for task in tasks if found[task] is None]
-        n_processes = min(n_cores(), len(missing))
+        n_processes = min(cpu_cores(), len(missing))
         made = over_processes(open_maker, job, missing, n_processes=n_processes)
         with progress_bar("models", unit="models/s") as progress:
             for number, (task, outcome) in enumerate(made, 1):

@@ -27,10 +27,10 @@ from eval.speed.subjects import opened_torch
 from eval.study import Clock, Grid, Records, StudyFlags, finish_study, run_study, say
 from jaxcontam.models.checkpoint import save_checkpoint
 from train.config import PRESETS, Config, config_to_json
+from train.data import Rows, row_batches
 from train.loop import Watch, train
-from train.rows import Rows, row_batches
 from train.step import fresh_decoder, learning_rate
-from train.tokenizer import BOS, train_tokenizer
+from train.tokens import BOS, train_tokenizer
 
 _SEEDS = 3
 # Losses are compared as means over this share of the steps: batches differ.

@@ -37,7 +37,7 @@ class SetOverlap:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PlantedSet:
+class SetRecord:
     """One test set and every place where the training stream holds it.
 
     Attributes:
@@ -149,7 +149,7 @@ class Manifest:
     init_model: str | None = None
     init_fingerprint: str | None = None
     allow_overlap: bool = False
-    sets: tuple[PlantedSet, ...]
+    sets: tuple[SetRecord, ...]
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
@@ -196,12 +196,12 @@ def manifest_from_json(text: str, where: str) -> Manifest:
         raise InputError(f"{where}: not a manifest ({e})") from e
 
 
-def _set(row: Mapping[str, Any]) -> PlantedSet:
+def _set(row: Mapping[str, Any]) -> SetRecord:
     """A set from its JSON; fields that an older manifest lacks have their default."""
     fields = {name: _tuples(value) for name, value in dict(row).items()}
     if fields.get("overlap") is not None:
         fields["overlap"] = SetOverlap(**fields["overlap"])
-    return PlantedSet(**fields)
+    return SetRecord(**fields)
 
 
 def _tuples(value: Any) -> Any:

@@ -33,7 +33,7 @@ from jaxcontam.reports.numbers import p_cell
 from jaxcontam.reports.page import render
 from jaxcontam.reports.report_files import replace_bytes
 from jaxcontam.stats.result import LEVEL
-from train.manifest import Manifest, PlantedSet, read_manifest
+from train.manifest import Manifest, SetRecord, read_manifest
 from train.report import (
     AUDITS_NAME,
     METRICS_NAME,
@@ -164,7 +164,7 @@ def _page(
 def _loss_figure(
     metrics: Sequence[Row],
     validation: Sequence[Row],
-    sets: Sequence[PlantedSet],
+    sets: Sequence[SetRecord],
     step_tokens: int,
     n_tokens: int,
 ) -> str:
@@ -216,7 +216,7 @@ def _local_means(values_N: np.ndarray, reach: int) -> np.ndarray:
 
 
 def _memorisation_figure(
-    audits: Sequence[Row], sets: Sequence[PlantedSet], n_tokens: int
+    audits: Sequence[Row], sets: Sequence[SetRecord], n_tokens: int
 ) -> str:
     """A panel a test, a curve a set: -log10 p of order tests, AUC of a score."""
     methods = list(dict.fromkeys(row["method"] for row in audits))
@@ -256,7 +256,7 @@ def _panels(heights: Sequence[float], n_tokens: int) -> tuple[Figure, list[Axes]
     return figure, list(found)
 
 
-def _draw_marks(axes: Axes, planted: Sequence[PlantedSet], step_tokens: int) -> None:
+def _draw_marks(axes: Axes, planted: Sequence[SetRecord], step_tokens: int) -> None:
     """A line per set, with a mark where a part of a copy was trained on."""
     for line, one in enumerate(planted):
         seen = step_tokens * np.unique([step for copy in one.steps for step in copy])
@@ -273,7 +273,7 @@ def _draw_marks(axes: Axes, planted: Sequence[PlantedSet], step_tokens: int) -> 
     axes.set_title("when copies were trained on", fontsize=8)
 
 
-def _draw_curves(axes: Axes, rows: Sequence[Row], sets: Sequence[PlantedSet]) -> None:
+def _draw_curves(axes: Axes, rows: Sequence[Row], sets: Sequence[SetRecord]) -> None:
     """A curve a set, controls below the others."""
     for one in sets:
         own = [row for row in rows if row["set"] == one.name]
@@ -301,7 +301,7 @@ def _value(row: Row) -> float:
     return min(deepest, -row["log10_p"])
 
 
-def _colour(one: PlantedSet, sets: Sequence[PlantedSet]) -> Any:
+def _colour(one: SetRecord, sets: Sequence[SetRecord]) -> Any:
     """Grey for controls; for the others from dark (most copies) to light (fewest)."""
     if not one.copies:
         return GREY
@@ -311,7 +311,7 @@ def _colour(one: PlantedSet, sets: Sequence[PlantedSet]) -> Any:
     return matplotlib.colormaps["viridis"](place)
 
 
-def _label(one: PlantedSet) -> str:
+def _label(one: SetRecord) -> str:
     """A label; matplotlib would hide one that began with the name of a set `_x`."""
     if not one.copies:
         return f"control {one.name}"
@@ -319,7 +319,7 @@ def _label(one: PlantedSet) -> str:
     return f"{one.copies}x{'' if orders == _PUBLISHED else f' {orders}'} {one.name}"
 
 
-def _orders(planted: PlantedSet) -> str:
+def _orders(planted: SetRecord) -> str:
     """How the copies of a set are ordered."""
     if planted.layout == "spread":
         return planted.layout
@@ -402,7 +402,7 @@ def _audit_cells(test: Row, score: Row) -> list[str]:
     return cells
 
 
-def _set_cells(row: PlantedSet) -> list[str]:
+def _set_cells(row: SetRecord) -> list[str]:
     half = "" if row.held_out_of is None else f", held out of {row.held_out_of}"
     steps = [step for copy in row.steps for step in copy]
     when, overlap = row.when, row.overlap

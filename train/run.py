@@ -37,6 +37,7 @@ from jaxcontam.scoring.shares import parse_mesh
 from train.audits import AuditPlan, audit_model, plan_audit
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, kept_every, saved_steps
 from train.config import Config, RunOptions
+from train.data import Corpus, Rows, row_batches
 from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model
 from train.loop import (
     Trained,
@@ -54,17 +55,20 @@ from train.manifest import (
     write_manifest,
 )
 from train.page import PAGE_NAME, write_training_page
-from train.plan import PlannedSet, check_sets
+from train.plant import PlannedSet, check_sets
 from train.prepare import (
     VALIDATION_ROWS,
     Prepared,
     Run,
     Start,
+    fetch_prepared,
+    place_stream,
     prepare,
+    prepared_once,
+    rows_of_run,
     searched,
     write_set,
 )
-from train.prepared import fetch_prepared, place_stream, prepared_once, rows_of_run
 from train.report import (
     AUDITS_NAME,
     METRICS_NAME,
@@ -76,7 +80,6 @@ from train.report import (
     audit_words,
     read_rows,
 )
-from train.rows import Rows, row_batches
 from train.run_folder import (
     MANIFEST_NAME,
     MODEL_DIR,
@@ -88,7 +91,6 @@ from train.run_folder import (
     keep_at_home,
     run_home,
 )
-from train.sources import Corpus
 from train.step import StepMetrics, fresh_decoder, learning_rate, whole_decoder
 
 # Unless --validate-every says otherwise.

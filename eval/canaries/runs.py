@@ -8,7 +8,7 @@ from typing import Any, Literal
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError
 from train.manifest import Manifest, read_manifest
-from train.plan import HELD_OUT, PlannedSet
+from train.plant import HELD_OUT, PlannedSet
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
 
 Plan = Literal["published", "lower"]

@@ -60,8 +60,8 @@ from eval.python_docs import read_python_docs
 from eval.study import Clock, Records, StudyFlags, finish_study, run_study, say
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.scorer import Scorer
-from train.population_plan import Design, Texts
-from train.sources import corpus_digest
+from train.data import corpus_digest
+from train.population_models import Design, Texts
 
 MODELS_DIR = "models"
 

@@ -23,11 +23,12 @@ from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.opened import ModelInfo, OpenModel, SequenceScorer
 from jaxcontam.scoring.scorer import Scorer
 from train.population_device import train_scanned
-from train.population_models import last_loss, n_parameters
-from train.population_plan import (
+from train.population_models import (
     Design,
     PlannedModel,
     Texts,
+    last_loss,
+    n_parameters,
     plan_model,
     read_pool,
     texts_in_memory,

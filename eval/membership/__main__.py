@@ -21,7 +21,7 @@ from eval.membership.tables import grids
 from eval.membership.texts import read_pool
 from eval.python_docs import PythonDocs
 from eval.study import Clock, StudyFlags, finish_study, run_study
-from train.sources import read_documents
+from train.data import read_documents
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from jaxcontam.members.scores import token_frequencies
 from jaxcontam.methods import METHODS
 from jaxcontam.scoring.opened import opened_checkpoint
 from train.config import PRESETS, Config
-from train.plan import PlannedSet
+from train.plant import PlannedSet
 
 # A masked model and lists of documents are not at hand.
 _READ_NAMES = """moments lowercase neighbours reference corpus nonmember_prefix

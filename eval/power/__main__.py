@@ -24,9 +24,9 @@ from eval.python_docs import read_python_docs
 from eval.study import Clock, Records, StudyFlags, finish_study, grouped, run_study, say
 from jaxcontam.cli.main import EXIT_PARTIAL
 from jaxcontam.errors import InputError, check_names
+from jaxcontam.processes import Failure, cpu_cores
 from jaxcontam.progress import progress_bar
-from train.population_workers import Failure, n_cores
-from train.sources import corpus_digest
+from train.data import corpus_digest
 
 RECORDS_DIR = "models"
 
@@ -77,7 +77,7 @@ class Power(StudyFlags):
             say(f"keeping {len(found) - len(missing)} finished models")
         failures: list[dict[str, Any]] = []
         with progress_bar("models", unit="models/s") as progress:
-            n_processes = self.processes or n_cores()
+            n_processes = self.processes or cpu_cores()
             for number, ((study, seed), outcome) in enumerate(
                 made(job, missing, n_processes=n_processes), 1
             ):

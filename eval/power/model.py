@@ -22,20 +22,26 @@ from jaxcontam.orders.order_test import (
     score_test,
 )
 from jaxcontam.orders.sequences import OrderMethod
+from jaxcontam.processes import (
+    Failure,
+    in_this_process,
+    keep_freed_memory,
+    over_processes,
+)
 from jaxcontam.proof.result import Evidence
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.result import OrderNumbers
-from train.plan import PlannedSet
+from train.plant import PlannedSet
 from train.population_device import train_scanned
-from train.population_models import last_loss, n_parameters
-from train.population_plan import Design, Texts, plan_model, texts_in_memory
-from train.population_workers import (
-    Failure,
-    in_this_process,
-    keep_freed_memory,
-    over_processes,
+from train.population_models import (
+    Design,
+    Texts,
+    last_loss,
+    n_parameters,
+    plan_model,
+    texts_in_memory,
 )
 
 

@@ -45,7 +45,7 @@ from eval.study import Clock, Grid, StudyFlags, finish_study, grouped, run_study
 from jaxcontam.errors import InputError
 from jaxcontam.replication.command import Replicate
 from jaxcontam.reports.report_files import REPORT_NAME
-from train.sources import corpus_digest
+from train.data import corpus_digest
 
 PLAIN = "plain"
 # Each set is asked by instructions, and by its first pieces alone.

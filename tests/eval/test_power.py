@@ -24,7 +24,7 @@ from eval.study import read_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.orders.order_test import OrderFile, plan_test
-from train.population_workers import Failure
+from jaxcontam.processes import Failure
 
 pytestmark = pytest.mark.unoptimised
 

@@ -251,7 +251,7 @@ def _stamp(path):
 def _twice(name, shared, folder, patch):
     study, out = STUDIES[name], folder / "out"
     # As in a checkout; tests may run where git knows nothing.
-    for place in ("eval.study", "train.prepare", "train.prepared"):
+    for place in ("eval.study", "train.prepare"):
         patch.setattr(f"{place}.code_version", lambda: "a commit")
     codes, documents, stamps = [], [], []
     with contextlib.ExitStack() as stack:

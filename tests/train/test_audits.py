@@ -23,7 +23,7 @@ from train.audits import (
 )
 from train.manifest import read_manifest
 from train.report import audit_steps
-from train.tokenizer import train_tokenizer
+from train.tokens import train_tokenizer
 
 # Its bits are compared with those of the `pulse` run, which compiles plainly.
 pytestmark = pytest.mark.unoptimised

@@ -20,8 +20,8 @@ from tests.support.stepwise import train_decoder
 from train import step
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, restore_params, saved_steps
 from train.config import PRESETS, Compute
+from train.data import Rows, row_batches
 from train.loop import Watch, train
-from train.rows import Rows, row_batches
 
 pytestmark = pytest.mark.unoptimised
 
