@@ -29,9 +29,12 @@ def ways() -> dict[str, Callable[[], object]]:
     from jaxcontam.models.config import gpt2_shape
     from jaxcontam.models.decoder import Decoder
     from jaxcontam.scoring.local import local_scorer
-    from train.population_workers import keep_freed_memory
     from train.step import training_step
 
+    try:
+        from jaxcontam.processes import keep_freed_memory
+    except ImportError:  # an older checkout
+        from train.population_workers import keep_freed_memory
     keep_freed_memory()
     sizes = {"d_model": 384, "n_layers": 6, "n_heads": 6, "context": 1024}
     shape = gpt2_shape(vocab_size=50257, **sizes)

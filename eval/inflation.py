@@ -45,7 +45,7 @@ from jaxcontam.score_gap.items import choice_scores
 from jaxcontam.scoring.in_memory import opened_decoder
 from jaxcontam.stats.inflation import constat, gap_estimate
 from train.config import PRESETS
-from train.population_plan import Design, Texts, draw_sets, texts_in_memory
+from train.population_models import Design, Texts, draw_sets, texts_in_memory
 
 # Of the unplanted sets two are clean cases, and the third is the other split.
 COPIES, _SPLIT = (0, 0, 0, 1, 2, 4, 10, 50), 2

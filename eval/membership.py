@@ -46,7 +46,7 @@ from jaxcontam.members.passes import Inputs, score_texts
 from jaxcontam.members.scores import SCORES
 from jaxcontam.stats.conformal import share_seen
 from jaxcontam.stats.roc import auc_delong, auc_interval, tpr_at_fpr
-from train.sources import corpus_digest
+from train.data import corpus_digest
 
 FPR = 0.05
 _N_UNKNOWN, _N_SHOTS = 600, 12

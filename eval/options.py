@@ -40,7 +40,7 @@ from jaxcontam.reports.terms import (
     SHARE_LEVEL,
 )
 from train.config import PRESETS
-from train.plan import PlannedSet
+from train.plant import PlannedSet
 from train.run_folder import MODEL_DIR
 
 _COPIES, _SETS = (0, 1, 2, 4, 10), 3

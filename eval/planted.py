@@ -18,13 +18,13 @@ from jaxcontam.scoring.scorer import Scorer, n_targets
 from jaxcontam.stats.pretests import columns, pretest_battery
 from train.audits import encode_planted, text_scores, text_sequences
 from train.config import PRESETS, Config, RunOptions, config_to_json
+from train.data import corpus_digest
 from train.manifest import Manifest, read_manifest
-from train.plan import PlannedSet
+from train.plant import PlannedSet
 from train.prepare import Start
 from train.pretrain import read_start
 from train.run import pretrain
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
-from train.sources import corpus_digest
 
 # File beside a trained model that says what it follows from.
 _RECORD = "job"

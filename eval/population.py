@@ -8,18 +8,24 @@ from typing import Any, Protocol
 from eval.study import Records, say
 from jaxcontam.members.passes import TextModel, text_model
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.processes import (
+    Failure,
+    cpu_cores,
+    in_this_process,
+    keep_freed_memory,
+    over_processes,
+)
 from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.identity import keep_compiled
 from jaxcontam.scoring.in_memory import opened_decoder
-from train.population_device import train_scanned
-from train.population_models import last_loss, n_parameters
-from train.population_plan import Design, PlannedModel, Texts, plan_model
-from train.population_workers import (
-    Failure,
-    in_this_process,
-    keep_freed_memory,
-    n_cores,
-    over_processes,
+from train.population_models import (
+    Design,
+    PlannedModel,
+    Texts,
+    last_loss,
+    n_parameters,
+    plan_model,
+    train_scanned,
 )
 
 Task = tuple[Any, int]
@@ -105,7 +111,7 @@ def made_records(
     if found:
         say(f"keeping {len(found)} finished models")
     failures: dict[Task, Failure] = {}
-    n_processes = min(n_processes or n_cores(), len(missing))
+    n_processes = min(n_processes or cpu_cores(), len(missing))
     outcomes = (
         in_this_process(_open, job, missing)
         if n_processes == 1

@@ -41,7 +41,7 @@ from jaxcontam.stats.roc import auc_delong
 from train.audits import MEMBERSHIP, encode_planted, references_of
 from train.config import PRESETS, RunOptions
 from train.manifest import Manifest
-from train.plan import PlannedSet
+from train.plant import PlannedSet
 from train.run_folder import MODEL_DIR
 
 # (name, copies, shuffled): two controls, five duplication counts, and one set whose

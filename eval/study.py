@@ -19,11 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxcontam.cli.main import EXIT_PARTIAL, run_module
+from jaxcontam.processes import keep_freed_memory
 from jaxcontam.reports.flags import check_positive, check_seed, flags_of
 from jaxcontam.reports.report import library_versions, utc_now
 from jaxcontam.reports.report_files import data_digest, make_folder, replace_bytes
 from jaxcontam.scoring.identity import cpu_name
-from train.population_workers import keep_freed_memory
 from train.run_folder import code_version
 
 _Row = TypeVar("_Row")

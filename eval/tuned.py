@@ -44,7 +44,7 @@ from jaxcontam.scoring.prompted_model import open_prompted
 from jaxcontam.stats.roc import auc_delong
 from train.audits import encode_planted
 from train.config import PRESETS
-from train.plan import PlannedSet
+from train.plant import PlannedSet
 from train.run_folder import MODEL_DIR
 
 _FORMS = {

@@ -1,7 +1,8 @@
-"""Commands on several processes of a pod: the report of one, to the bit."""
+"""Processes: commands of a pod give the report of one; a pool outlives its tasks."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli.main import main
+from jaxcontam.processes import over_processes
 from tests.support.pretrain_processes import finish_all, free_port
 from tests.support.served_model import save
 
@@ -73,7 +75,7 @@ def test_a_pod_scores_in_shares_and_its_first_process_judges(files):
 
 @pytest.mark.slow
 def test_processes_that_hold_one_copy_of_the_weights_score_together(files):
-    words = [*AUDIT, "together", "--mesh", "model=2"]
+    words = [*AUDIT, "together", "--mesh", "fsdp=2"]
     two = finish_all(started(files, 2, words))
     assert [code for code, _, _ in two] == [0, 0], two
     assert "share" not in two[1][1] and "report: " not in two[1][1]
@@ -84,7 +86,7 @@ def test_processes_that_hold_one_copy_of_the_weights_score_together(files):
     (row,) = json.loads((files / "together" / "report.json").read_text())["results"]
     assert row["tokens_scored"] == 0
     one = subprocess.run(
-        [sys.executable, "-m", "jaxcontam", *AUDIT, "divided", "--mesh", "model=2"],
+        [sys.executable, "-m", "jaxcontam", *AUDIT, "divided", "--mesh", "fsdp=2"],
         cwd=files,
         env=ALONE | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
         capture_output=True,
@@ -123,3 +125,64 @@ def test_other_commands_write_the_same_from_shares(files, line, capsys):
         for out in outs
     )
     assert found == one
+
+
+def opener(job):
+    """What runs in the processes of the tests below."""
+
+    def run(task):
+        if task == job["fails"]:
+            raise ValueError("no good")
+        if task == job["dies"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
+        return task, os.getpid(), len(cores)
+
+    return run
+
+
+def broken_opener(job):
+    raise RuntimeError(f"cannot open {job}")
+
+
+def test_task_that_fails_or_dies_costs_no_other_task():
+    job = {"fails": 2, "dies": 4}
+    found = dict(over_processes(opener, job, range(7), n_processes=2))
+    assert found.keys() == set(range(7))
+    assert found[2].reason == "ValueError: no good"
+    assert "Traceback" in found[2].details
+    assert found[4].reason == f"its process ended with code {-signal.SIGKILL}"
+    for task in (0, 1, 3, 5, 6):
+        number, pid, n_cores = found[task]
+        assert (number, n_cores) == (task, 1)
+        assert pid != os.getpid()
+
+
+class Deadly:
+    """Ends the process that reads it."""
+
+    def __reduce__(self):
+        return os._exit, (3,)
+
+
+@pytest.mark.parametrize(
+    ("opener", "job", "reason"),
+    [
+        # A job so large that its process dies while it is sent.
+        (opener, [Deadly(), bytes(2**20)], "its process ended with code 3"),
+        (broken_opener, "it", "RuntimeError: cannot open it"),
+    ],
+)
+def test_processes_that_cannot_start_do_not_try_every_task(opener, job, reason):
+    found = dict(over_processes(opener, job, range(30), n_processes=2))
+    assert {one.reason for one in found.values()} == {reason}
+    assert len(found) == 3
+
+
+def test_processes_end_when_the_caller_stops():
+    job = {"fails": None, "dies": None}
+    results = over_processes(opener, job, range(50), n_processes=1)
+    _, (_, pid, _) = next(results)
+    results.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

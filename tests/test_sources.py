@@ -15,8 +15,15 @@ from jaxcontam.scoring.prefixed import prefixed_sums
 from jaxcontam.sources import imported, source_digest
 from tests.support.served_model import decoder
 from train.config import PRESETS
-from train.population_models import Job, plan_tests, set_results, train_models
-from train.population_plan import Design, plan_model, texts_in_memory
+from train.population_models import (
+    Design,
+    Job,
+    plan_model,
+    plan_tests,
+    set_results,
+    texts_in_memory,
+    train_models,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 MADE = "train.population_models"

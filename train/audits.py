@@ -25,8 +25,8 @@ from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.roc import auc_delong
-from train.manifest import Manifest, PlantedSet
-from train.step_log import AuditRow
+from train.manifest import Manifest, SetRecord
+from train.report import AuditRow
 
 MEMBERSHIP = "min_k"
 """The membership score: Min-K% with the least likely 20 % of a text's tokens."""
@@ -48,7 +48,7 @@ class AuditPlan:
         references: For each set the unseen sets that its texts are ranked among.
     """
 
-    sets: Mapping[str, PlantedSet]
+    sets: Mapping[str, SetRecord]
     tests: tuple[PlannedTest, ...]
     texts: Mapping[str, list[np.ndarray]]
     references: Mapping[str, tuple[str, ...]]
@@ -150,7 +150,7 @@ def audit_model(
     return rows
 
 
-def references_of(sets: Sequence[PlantedSet]) -> dict[str, tuple[str, ...]]:
+def references_of(sets: Sequence[SetRecord]) -> dict[str, tuple[str, ...]]:
     """For each set, the never-injected sets that its texts are ranked among.
 
     Its own held-out half if it has one: random halves differ in nothing but
@@ -207,7 +207,7 @@ def encode_planted(
     )
 
 
-def _row(planted: PlantedSet, method: str, step: int, tokens: int) -> AuditRow:
+def _row(planted: SetRecord, method: str, step: int, tokens: int) -> AuditRow:
     """A row without its numbers."""
     return AuditRow(
         step=step,
@@ -219,6 +219,6 @@ def _row(planted: PlantedSet, method: str, step: int, tokens: int) -> AuditRow:
     )
 
 
-def copies_seen(planted: PlantedSet, step: int) -> int:
+def copies_seen(planted: SetRecord, step: int) -> int:
     """Copies of which some part was trained on by a step."""
     return sum(bool(steps) and min(steps) <= step for steps in planted.steps)

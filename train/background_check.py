@@ -18,7 +18,7 @@ from jaxcontam.overlap.counts import Counts
 from jaxcontam.overlap.index import ExampleIndex, Form, example_index, forms_of
 from jaxcontam.overlap.occurrences import RULES, Occurrence, occurrences
 from train.manifest import SetOverlap
-from train.plan import PlannedSet
+from train.plant import PlannedSet
 
 # Characters after which progress is told.
 _TOLD_EVERY = 1 << 20

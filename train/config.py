@@ -20,7 +20,7 @@ from jaxcontam.reports.flags import check_positive, flag_of
 from jaxcontam.scoring.shares import parse_mesh
 from train.audits import DEFAULT_TESTS
 from train.flops import forward_flops
-from train.step_log import check_audit_flags
+from train.report import check_audit_flags
 
 Schedule = Literal["cosine", "constant"]
 Dtype = Literal["float32", "bfloat16"]
@@ -264,7 +264,8 @@ class RunOptions:
     audit_tests: tuple[str, ...] = DEFAULT_TESTS
     """Order tests of these audits."""
     checkpoint_steps: int | None = None
-    """Save a checkpoint every N steps (default: every two minutes)."""
+    """Save a checkpoint every N steps (default: as often as saving takes 2 % of the
+    time)."""
     keep_every: int | None = None
     """Keep the checkpoints at these steps, for python -m train.export."""
     peak_tflops: float | None = None
@@ -274,7 +275,7 @@ class RunOptions:
     cache: Path | None = None
     """Folder of tokenised corpora (default: jaxcontam/tokens in the user's cache)."""
     mesh: str | None = None
-    """How devices share the work, such as data=4,model=2: weights divided between 2
+    """How devices share the work, such as data=4,fsdp=2: weights divided between 2
     devices, 4 times over (default: all of them on every device)."""
     checkpoints: str | None = None
     """Folder or gs:// address that keeps checkpoints, and at the end the model, where

@@ -1,216 +1,75 @@
-"""Does a training run fit named hardware, and what will it cost? Nothing is allocated.
+"""Does a training run fit named chips, and what will it cost? Nothing is allocated.
 
-Question: does the model fit, what does a step compute, and how many chip-hours will
-the run take? Command: `python -m train.dry_run --preset 1.4b --on v4-8 --tokens 20e9`.
-Hardware: any; each candidate step is compiled for virtual devices, which takes some 20
-seconds.
-
-Memory is the compiler's own analysis: the TPU's where libtpu is installed, else the
-CPU's, an upper bound. Operations are those of `train.flops`, since the compilers'
-analysis counts the body of a loop once, however often it runs. Time is theirs at an
-assumed share of the datasheet's peak, which stands for all that devices wait for, the
-network among it. Nothing is measured.
-
-v4-8 and v5p-8 count TensorCores, two a chip; v5e-8, v6e-8 and h100-8 count chips.
-
-Source:
-    TPUs: Google Cloud's pages on TPU v4, v5e, v5p and v6e (docs.cloud.google.com/tpu),
-    read November 2026. GPUs: NVIDIA's datasheets of A100, H100 and H200 in SXM boards,
-    dense bfloat16.
+Command: `python -m train.dry_run --preset 1.4b --on v4-8 --tokens 20e9`. The step is
+compiled for virtual CPU devices, whose memory is an upper bound: it holds attention's
+scores and widened bfloat16 (1.2 to 1.35 times the TPU's, docs/log/2026-11.md). Time is
+that of `train.flops` at an assumed share of the peak, by the datasheets of Google Cloud
+(read November 2026) and of NVIDIA's SXM boards.
 """
 
 import dataclasses
-import importlib.util
+import itertools
 import math
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from flax import nnx
-from jax.experimental import topologies
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
 from jaxcontam.cli.main import run_module
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.decoder import abstract_decoder
-from jaxcontam.models.fused_attention import hardware_of
-from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, ROWS
+from jaxcontam.models.sharding import DATA_AXIS, FSDP_AXIS, ROWS
 from jaxcontam.reports.flags import flag_of
 from jaxcontam.scoring.mesh import device_mesh
 from jaxcontam.scoring.shares import MeshShape, parse_mesh
-from jaxcontam.terminal import Terminal
 from train.config import PRESETS, Config, ConfigFlags, changes
-from train.flops import forward_flops
-from train.loop import compiled_step
+from train.loop import check_rows, compiled_step
 from train.step import abstract_params, adamw, param_shardings, state_shardings
 
-RESERVE = 0.15
-"""Share of a chip's memory left for the runtime, the program and fragmentation."""
-# PaLM's training reached 0.578, communication included (Chowdhery et al. 2022,
-# arXiv:2204.02311, table 3); this code was not measured.
-_EFFICIENCY = 0.5
-_MAX_MICRO_BATCHES = 64
 _GIB = 1 << 30
+# Share of a chip's memory left for the runtime, the program and fragmentation.
+_RESERVE = 0.15
 # Length of the learning-rate schedule; it changes no shape.
 _N_STEPS = 1000
+# A CPU copies masks for all rows out of a loop, and keeps them.
+_FAST = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_disable_hlo_passes=while-loop-invariant-code-motion"
+)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Chip:
-    """Datasheet of one accelerator.
+class Chip(NamedTuple):
+    """Datasheet: bfloat16 TFLOP/s, memory and its bandwidth; cores, if those count."""
 
-    Attributes:
-        peak_tflops: bfloat16 products accumulated in float32, 10^12 operations/s.
-        memory_gib: Device memory.
-        topologies: TPU slices on offer, as XLA names them; none for GPUs.
-        name_counts: Units in a machine's name that make one chip.
-    """
-
-    peak_tflops: float
-    memory_gib: int
-    topologies: str = ""
-    name_counts: int = 1
-
-    @property
-    def slices(self) -> Mapping[int, str]:
-        """Number of chips -> topology."""
-        words = self.topologies.split()
-        return {math.prod(map(int, word.split("x"))): word for word in words}
+    tflops: float
+    gib: int
+    gb_per_second: int
+    cores: int = 1
 
 
-_TORUS_2D = "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16"
-_TORUS_3D = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16"
-CHIPS: Mapping[str, Chip] = {
-    "v4": Chip(275, 32, _TORUS_3D, 2),
-    "v5e": Chip(197, 16, _TORUS_2D),
-    "v5p": Chip(459, 95, _TORUS_3D, 2),
-    "v6e": Chip(918, 32, _TORUS_2D),
-    "a100-40": Chip(312, 40),
-    "a100-80": Chip(312, 80),
-    "h100": Chip(989, 80),
-    "h200": Chip(989, 141),
+CHIPS = {
+    "v4": Chip(275, 32, 1200, cores=2),
+    "v5e": Chip(197, 16, 819),
+    "v5p": Chip(459, 95, 2765, cores=2),
+    "v6e": Chip(918, 32, 1600),
+    "a100-40": Chip(312, 40, 1555),
+    "a100-80": Chip(312, 80, 2039),
+    "h100": Chip(989, 80, 3350),
+    "h200": Chip(989, 141, 4800),
 }
-_NAME = re.compile(r"([a-z0-9]+(?:-[48]0)?)-(\d+)")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Machine:
-    """A number of chips of one kind; `name` is as the user typed it."""
-
-    name: str
-    kind: str
-    n_chips: int
-
-    @property
-    def chip(self) -> Chip:
-        """Its datasheet."""
-        return CHIPS[self.kind]
-
-    @property
-    def slice_name(self) -> str | None:
-        """Topology name for XLA's TPU compiler; None for GPUs."""
-        shape = self.chip.slices.get(self.n_chips)
-        return None if shape is None else f"{self.kind}:{shape}"
-
-
-def machine(name: str) -> Machine:
-    """Look up a machine name such as v4-8, v5e-64, v5litepod-64 or h100-8.
-
-    Raises:
-        InputError: If there is no such chip, or no slice of that size.
-    """
-    found = _NAME.fullmatch(name.lower())
-    kind = "" if found is None else found[1].replace("v5litepod", "v5e")
-    if found is None or kind not in CHIPS:
-        error = unknown_name("hardware", name, CHIPS)
-        hint = f"{error.hint}; each with its number, such as v4-8 or h100-8"
-        raise InputError(str(error), hint=hint)
-    chip, number = CHIPS[kind], int(found[2])
-    n_chips, rest = divmod(number, chip.name_counts)
-    if number < 1 or rest or (chip.slices and n_chips not in chip.slices):
-        sizes = [f"{kind}-{n * chip.name_counts}" for n in chip.slices] or [f"{kind}-1"]
-        raise InputError(f"{name}: no such size", hint=f"choices: {', '.join(sizes)}")
-    return Machine(name, kind, n_chips)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """One training run on one mesh.
-
-    Attributes:
-        config: What is trained, micro-batches included.
-        machine: The hardware.
-        shape: Its mesh.
-        efficiency: Share of the peak reached over a whole step, in (0, 1]; assumed.
-        state: Bytes of weights, moments and gradients on a chip; no step needs less.
-        compiler: `cpu` or `tpu`, which analysed the step; None if none was asked.
-        peak: Largest memory of a chip at any time, bytes; None if not asked or refused.
-        refused: The compiler's reason for making no such step, or None.
-    """
-
-    config: Config
-    machine: Machine
-    shape: MeshShape
-    efficiency: float
-    state: int
-    compiler: str | None = None
-    peak: int | None = None
-    refused: str | None = None
-
-    @property
-    def usable(self) -> int:
-        """Bytes of a chip's memory that a step may take."""
-        return round((1 - RESERVE) * self.machine.chip.memory_gib * _GIB)
-
-    @property
-    def needed(self) -> int:
-        """Bytes on a chip: the compiler's peak, or the state alone without one."""
-        return self.state if self.peak is None else self.peak
-
-    @property
-    def fits(self) -> bool:
-        """Whether a step leaves the reserve free and no compiler refuses it."""
-        return self.refused is None and self.needed <= self.usable
-
-    @property
-    def flops(self) -> float:
-        """Operations of a step, what rematerialised blocks compute again included."""
-        config = self.config
-        if not config.compute.remat:
-            return config.step_flops
-        # The forward pass is computed once more, without the head.
-        rows = [config.context] * config.batch_rows
-        head = 2.0 * config.decoder.vocab_size * config.decoder.d_model
-        again = forward_flops(config.decoder, rows) - head * config.step_tokens
-        return config.step_flops + again
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of a step."""
-        peak = self.machine.n_chips * self.machine.chip.peak_tflops * 1e12
-        return self.flops / (self.efficiency * peak)
-
-    @property
-    def mfu(self) -> float:
-        """Share of the peak that the model's own operations reach."""
-        return self.efficiency * self.config.step_flops / self.flops
-
-    def hours(self, tokens: float) -> float:
-        """Hours of a run on `tokens` tokens."""
-        return tokens / self.config.step_tokens * self.seconds / 3600
-
-    def train_flags(self) -> tuple[str, ...]:
-        """Flags with which `train.pretrain` trains what was estimated."""
-        config = self.config
-        flags = ["--preset", config.name, "--mesh", str(self.shape)]
-        flags += ["--micro-batches", str(config.compute.micro_batches)]
-        for name, value in changes(config, PRESETS[config.name]).items():
-            if name != "micro_batches":
-                flags += [flag_of(name), str(value)]
-        return tuple(flags)
+def machine(name: str) -> tuple[Chip, int]:
+    """A chip and how many, by a name such as v4-8; InputError if there is none."""
+    word = name.lower().replace("v5litepod", "v5e")
+    found = re.fullmatch(rf"({'|'.join(CHIPS)})-([1-9]\d*)", word)
+    if found is None or int(found[2]) % CHIPS[found[1]].cores:
+        raise unknown_name("hardware", name, [f"{kind}-8" for kind in CHIPS])
+    return CHIPS[found[1]], int(found[2]) // CHIPS[found[1]].cores
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,9 +84,10 @@ class DryRun(ConfigFlags):
     tokens: float = 20e9
     """Tokens to train on."""
     mesh: str | None = None
-    """Such as data=2,model=4 (default: the smallest model axis that fits)."""
-    efficiency: float = _EFFICIENCY
-    """Share of the peak reached over a whole step; an assumption."""
+    """Such as data=2,fsdp=4 (default: the smallest fsdp axis that fits)."""
+    # PaLM reached 0.46 (arXiv:2204.02311, table 3), ours 0.34 with 124 M on an H200.
+    efficiency: float = 0.4
+    """Share of the peak that the model's operations reach (MFU); an assumption."""
     price_per_chip_hour: float | None = None
     """Gives the cost, in the same currency."""
     compile: bool = True
@@ -236,136 +96,86 @@ class DryRun(ConfigFlags):
 
     def __post_init__(self) -> None:
         ConfigFlags.__post_init__(self)
-        machine(self.on)
-        parse_mesh(self.mesh)
-        for name in ("tokens", "efficiency", "price_per_chip_hour"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise InputError(f"{flag_of(name)} must be above 0, got {value}")
-        if self.efficiency > 1:
-            raise InputError(f"--efficiency is at most 1, got {self.efficiency}")
-        self.configured()
+        if not (0 < self.tokens < math.inf and 0 < self.efficiency <= 1):
+            raise InputError("--tokens must be above 0, --efficiency also at most 1")
 
-    def run(self) -> Estimate:
-        """Search, print and return the estimate of the chosen mesh."""
-        on, config = machine(self.on), self.configured()
+    def run(self) -> None:
+        """Print the first mesh that fits, with the fewest micro-batches, and costs."""
+        chip, n_chips = machine(self.on)
         if self.compile:
-            # Before anything asks what devices there are.
-            _use_virtual_devices(on)
-        shapes, choices = self._shapes(on, config), self._micro_batches(on, config)
-        found = search(
-            config,
-            on,
-            shapes,
-            choices,
-            efficiency=self.efficiency,
-            compiles=self.compile,
-        )
-        print("\n".join(estimate_lines(found, self.tokens, self.price_per_chip_hour)))
-        return found
-
-    def _shapes(self, on: Machine, config: Config) -> list[MeshShape]:
-        """Meshes to choose from, the model axis ascending."""
-        n = on.n_chips
-        if self.mesh is None:
-            sizes = [m for m in range(1, n + 1) if n % m == 0]
-            return [MeshShape(n // m, m) for m in sizes if _divides(config, m)]
-        asked = parse_mesh(self.mesh)
-        data = n // asked.model if asked.data is None else asked.data
-        if data * asked.model != n:
-            raise InputError(
-                f"--mesh {self.mesh}: {on.name} has {n} chips",
-                hint="data times model is the number of chips; leave data out",
-            )
-        if not _divides(config, asked.model):
-            words = f"no weight of {config.name} divides by {asked.model}"
+            os.environ["XLA_FLAGS"] = _FAST
+            jax.config.update("jax_platforms", "cpu")
+            jax.config.update("jax_num_cpu_devices", n_chips)
+        config, asked = self.configured(), parse_mesh(self.mesh)
+        check_rows(config, _abstract_mesh(n_chips))
+        D, rows = config.decoder.d_model, config.batch_rows // n_chips
+        sizes = range(1, n_chips + 1) if self.mesh is None else [asked.fsdp]
+        sizes = [m for m in sizes if n_chips % m == D % m == 0]
+        if not sizes or asked.data not in (None, n_chips // sizes[0]):
+            words = f"{self.on} has {n_chips} chips, {config.name} a width of {D}"
             raise InputError(f"--mesh {self.mesh}: {words}")
-        return [MeshShape(data, asked.model)]
-
-    def _micro_batches(self, on: Machine, config: Config) -> list[int]:
-        """Numbers of micro-batches that divide a chip's rows, ascending."""
-        rows, rest = divmod(config.batch_rows, on.n_chips)
-        asked = self.micro_batches
-        choices = range(1, _MAX_MICRO_BATCHES + 1) if asked is None else (asked,)
-        found = [n for n in choices if not rest and rows % n == 0]
-        if not found:
-            raise InputError(
-                f"a step has {config.batch_rows} rows, which do not divide by "
-                f"{on.n_chips} chips x {asked or 1} micro-batches",
-                hint=f"--batch-rows {-(-config.batch_rows // on.n_chips) * on.n_chips}",
+        parts = [n for n in range(1, rows + 1) if rows % n == 0]
+        parts = parts if self.micro_batches is None else [self.micro_batches]
+        usable, tried = (1 - _RESERVE) * chip.gib * _GIB, []
+        for m, n in itertools.product(sizes, parts):
+            mesh, one = MeshShape(n_chips // m, m), config.changed(micro_batches=n)
+            needed, counts = state_bytes(one, m), None
+            if self.compile and needed <= usable:
+                needed, counts = compiled_costs(one, mesh)
+            tried.append((needed > usable, needed, mesh, one, counts))
+            if needed <= usable:
+                break
+        is_too_large, needed, mesh, config, counts = min(tried, key=lambda one: one[:2])
+        flags = {"preset": config.name, "mesh": mesh}
+        flags |= changes(config, PRESETS[config.name])
+        print(
+            f"{config.name} on {self.on}, {n_chips} chips of {chip.gib} GiB: "
+            f"{'DOES NOT FIT' if is_too_large else 'fits'}\n"
+            f"  {needed / _GIB:.1f} GiB a chip of {usable / _GIB:.1f} ("
+            f"{'an upper bound' if counts else 'weights, moments and gradients alone'})"
+            f"; {state_bytes(config, 1) * 3 / 4 / _GIB:.1f} GiB a checkpoint\n"
+            "  flags of train.pretrain:",
+            *(f"{flag_of(name)} {value}" for name, value in flags.items()),
+        )
+        if counts is not None:
+            flops, moved = counts
+            print(
+                f"  compiled, a loop's body once: {flops:.3g} operations a chip "
+                f"({flops / chip.tflops / 1e12:.4f} s at the peak), {moved:.3g} bytes "
+                f"({moved / chip.gb_per_second / 1e9:.4f} s at the bandwidth)"
             )
-        return found
+        seconds = config.step_flops / (self.efficiency * n_chips * chip.tflops * 1e12)
+        hours = self.tokens / config.step_tokens * seconds / 3600
+        price = self.price_per_chip_hour
+        print(
+            f"{config.step_flops:.3g} operations and {seconds:.3f} s a step, at "
+            f"{self.efficiency:.0%} of {chip.tflops:.0f} TFLOP/s (bfloat16) a chip\n"
+            f"{self.tokens:,.0f} tokens: {hours:,.1f} hours, {n_chips * hours:,.0f} "
+            f"chip-hours{f', {n_chips * hours * price:,.0f} in all' if price else ''}"
+        )
 
 
-def search(
-    config: Config,
-    on: Machine,
-    shapes: Sequence[MeshShape],
-    choices: Sequence[int],
-    *,
-    efficiency: float,
-    compiles: bool = True,
-) -> Estimate:
-    """Choose the mesh and the fewest micro-batches that fit.
-
-    Args:
-        config: What is trained.
-        on: The hardware.
-        shapes: Meshes, the model axis ascending.
-        choices: Numbers of micro-batches, ascending; memory falls along them.
-        efficiency: As of `Estimate`.
-        compiles: Ask a compiler where the state alone fits.
-
-    Returns:
-        The first that fits; the one with the smallest need if none does.
-    """
-    tried: list[Estimate] = []
-    for shape in shapes:
-        for micro_batches in choices:
-            found = Estimate(
-                config=dataclasses.replace(
-                    config,
-                    compute=dataclasses.replace(
-                        config.compute, micro_batches=micro_batches
-                    ),
-                ),
-                machine=on,
-                shape=shape,
-                efficiency=efficiency,
-                state=state_bytes(config, shape.model),
-            )
-            if compiles and found.fits:
-                found = compiled_estimate(found)
-            if found.fits:
-                return found
-            tried.append(found)
-            if found.compiler is None:
-                break  # the state alone is too large
-    return min(tried, key=lambda found: found.needed)
+def state_bytes(config: Config, n_parts: int) -> int:
+    """float32 weights, two moments and gradients on one of `n_parts` devices."""
+    shapes = abstract_params(config.decoder)
+    shardings = param_shardings(shapes, _abstract_mesh(n_parts))
+    pairs = zip(jax.tree.leaves(shapes), jax.tree.leaves(shardings), strict=True)
+    return 4 * 4 * sum(math.prod(one.shard_shape(leaf.shape)) for leaf, one in pairs)
 
 
-def compiled_estimate(found: Estimate) -> Estimate:
-    """Compile the step as a run makes it, and read the compiler's memory analysis."""
-    on, config = found.machine, found.config
-    devices = _devices(on)
-    compiler = devices[0].platform
-    words = (
-        f"compiling for {compiler.upper()} devices: mesh {found.shape}, "
-        f"{config.compute.micro_batches} micro-batches"
-    )
-    console = Terminal(stderr=True)
-    if not console.is_terminal:
-        print(words + " ...", file=sys.stderr, flush=True)
-    mesh = device_mesh(MeshShape(model=found.shape.model), devices)
-    graphdef, shapes = nnx.split(
-        abstract_decoder(config.decoder, hardware_of(devices[0]))
-    )
+def _abstract_mesh(n_parts: int) -> Any:
+    return AbstractMesh((1, n_parts), (DATA_AXIS, FSDP_AXIS), (AxisType.Auto,) * 2)
+
+
+def compiled_costs(config: Config, shape: MeshShape) -> tuple[int, tuple[float, float]]:
+    """Compile the step as a run makes it: peak bytes of a chip; operations, bytes."""
+    print(f"compiling for a mesh of {shape} ...", file=sys.stderr)
+    mesh = device_mesh(shape)
+    graphdef, shapes = nnx.split(abstract_decoder(config.decoder))
     optimizer = adamw(config.optimizer, _N_STEPS, shapes)
     rows = jax.ShapeDtypeStruct((config.batch_rows, config.context + 1), "int32")
     arguments = jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=sharding
-        ),
+        lambda leaf, sharding: leaf.update(sharding=sharding),
         (shapes, jax.eval_shape(optimizer.init, shapes), rows),
         (
             param_shardings(shapes, mesh),
@@ -373,121 +183,12 @@ def compiled_estimate(found: Estimate) -> Estimate:
             NamedSharding(mesh, ROWS),
         ),
     )
-    _, update = compiled_step(graphdef, config, _N_STEPS, mesh)
-    try:
-        with console.status(words):
-            memory: Any = update.lower(*arguments).compile().memory_analysis()
-    except jax.errors.JaxRuntimeError as e:
-        if "RESOURCE_EXHAUSTED" not in str(e):
-            raise
-        refused = str(e).splitlines()[0]
-        return dataclasses.replace(found, compiler=compiler, refused=refused)
+    _, update = compiled_step(graphdef, config, _N_STEPS, mesh, first_id=0)
+    step: Any = update.lower(*arguments).compile()
+    memory, cost = step.memory_analysis(), step.cost_analysis()
     peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes
     peak += memory.output_size_in_bytes - memory.alias_size_in_bytes
-    if compiler == "tpu":
-        # Its temporary part counts gaps between arrays as well.
-        peak = memory.peak_memory_in_bytes
-    return dataclasses.replace(found, compiler=compiler, peak=peak)
-
-
-def _has_compiler(on: Machine) -> bool:
-    return on.slice_name is not None and bool(importlib.util.find_spec("libtpu"))
-
-
-def _use_virtual_devices(on: Machine) -> None:
-    """Make this process see as many CPU devices and look for no others."""
-    if not _has_compiler(on):
-        os.environ["XLA_FLAGS"] = " ".join(
-            (
-                "--xla_backend_optimization_level=0",
-                "--xla_llvm_disable_expensive_passes=true",
-                # On a CPU it copies masks for all rows and keeps them through the loop.
-                "--xla_disable_hlo_passes=while-loop-invariant-code-motion",
-            )
-        )
-    os.environ.update(
-        TPU_SKIP_MDS_QUERY="1",
-        TPU_ACCELERATOR_TYPE="v5litepod-8",
-        TPU_WORKER_HOSTNAMES="localhost",
-    )
-    jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_num_cpu_devices", on.n_chips)
-
-
-def _devices(on: Machine) -> Sequence[Any]:
-    """Devices of a slice that libtpu's compiler knows, or virtual CPUs."""
-    if on.slice_name is None or not _has_compiler(on):
-        return jax.devices()
-    # A v4 chip has two cores, which a program sees as one device.
-    more = {"chip_config_name": "megacore"} if on.kind == "v4" else {}
-    return topologies.get_topology_desc(on.slice_name, platform="tpu", **more).devices
-
-
-def state_bytes(config: Config, model: int) -> int:
-    """Weights, two moments and gradients of a device, float32: no step needs less.
-
-    Raises:
-        InputError: If `model` devices cannot share the weights.
-    """
-    mesh: Any = AbstractMesh((1, model), (DATA_AXIS, MODEL_AXIS), (AxisType.Auto,) * 2)
-    shapes = abstract_params(config.decoder)
-    n_weights = jax.tree.map(
-        lambda leaf, sharding: math.prod(sharding.shard_shape(leaf.shape)),
-        shapes,
-        param_shardings(shapes, mesh),
-    )
-    return 4 * 4 * sum(jax.tree.leaves(n_weights))
-
-
-def _divides(config: Config, model: int) -> bool:
-    try:
-        state_bytes(config, model)
-    except InputError:
-        return False
-    return True
-
-
-def estimate_lines(found: Estimate, tokens: float, price: float | None) -> list[str]:
-    """Verdict, memory, time, cost; `price` is of a chip-hour, or None."""
-    on, config, compute = found.machine, found.config, found.config.compute
-    rows = config.batch_rows // (on.n_chips * compute.micro_batches)
-    chip_hours = on.n_chips * found.hours(tokens)
-    source = f"the {str(found.compiler).upper()} compiler's analysis"
-    if found.compiler is None:
-        source = "weights, moments and gradients alone, without activations"
-    if found.compiler == "cpu":
-        source += ", an upper bound: it keeps attention's scores and widens bfloat16"
-    lines = [
-        f"{config.name} on {on.name} ({on.n_chips} chips of {on.chip.memory_gib} GiB): "
-        + ("fits" if found.fits else "DOES NOT FIT"),
-        f"  needs {found.needed / _GIB:.1f} GiB a chip of {found.usable / _GIB:.1f} "
-        f"({RESERVE:.0%} are left free): {source}",
-        f"  mesh {found.shape}; {config.batch_rows} rows of "
-        f"{config.context:,} tokens a step, {rows} a chip at once in "
-        f"{compute.micro_batches} micro-batches; {compute.dtype}"
-        + (", rematerialised" if compute.remat else ""),
-    ]
-    if found.refused is not None:
-        lines.append(f"  refused: {found.refused}")
-    if found.fits:
-        lines.append(f"  flags of train.pretrain: {' '.join(found.train_flags())}")
-    if found.compiler == "cpu" and on.slice_name is not None:
-        lines.append("  pip install -e '.[tpu]': its own compiler answers instead")
-    lines += [
-        f"{found.flops:.3g} operations and {found.seconds:.3f} s a step, from the "
-        "datasheet (nothing was measured)",
-        f"  assumed: {found.efficiency:.0%} of the peak of {on.chip.peak_tflops:.0f} "
-        f"TFLOP/s in what is computed, so {found.mfu:.0%} MFU",
-    ]
-    if compute.dtype == "float32":
-        lines.append("  the peak is bfloat16's: float32 takes longer than this")
-    lines += [
-        f"  tokens a second {config.step_tokens / found.seconds:,.0f}",
-        f"{tokens:,.0f} tokens: {found.hours(tokens):,.1f} hours, "
-        f"{chip_hours:,.0f} chip-hours"
-        + ("" if price is None else f", {chip_hours * price:,.0f} in all"),
-    ]
-    return lines
+    return peak, (cost["flops"], cost["bytes accessed"])
 
 
 def main() -> int:

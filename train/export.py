@@ -60,11 +60,7 @@ def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -
     """
     if not run_dir.is_dir():
         raise InputError(f"{run_dir}: no such folder", hint="name the folder of a run")
-    if (
-        out is not None
-        and out.exists()
-        and not (out.is_dir() and not any(out.iterdir()))
-    ):
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out}: is not empty", hint="--out names a new folder")
     tokenizer = read_run_tokenizer(run_dir)
     model = run_dir / MODEL_DIR

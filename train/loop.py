@@ -44,7 +44,9 @@ from train.step import (
 _STEPS_AHEAD = 2
 # Losses are fetched this often; a report of each would wait for the device.
 _STEPS_A_FETCH = 16
-_SECONDS_A_CHECKPOINT = 120.0
+# Share of the time that checkpoints without a step of their own may stop training for.
+_SAVING_SHARE = 0.02
+_SECONDS_BETWEEN = 60.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +111,8 @@ def train(
         n_steps: Length of the schedule; the batches last as long.
         mesh: From `training_mesh`; None is its default.
         checkpoints: Where to save and resume; None saves nothing.
-        checkpoint_steps: Save every N steps; None is every two minutes by the clock
-            of process 0.
+        checkpoint_steps: Save every N steps; None is as often as saving takes 2 % of
+            the time, at most every minute, by the clock of process 0.
         first_id: Id that begins each document; used if the configuration isolates them.
         validation: Gives the batches that are held out, rows of this process.
         watch: Callbacks of the run.
@@ -152,7 +154,7 @@ def train(
     fetched = _Fetched(done, watch.steps)
     if done == 0 and 0 in watch.validation_steps:
         validate(0)
-    saved_at = time.monotonic()
+    saved_at, seconds_between = time.monotonic(), _SECONDS_BETWEEN
     for step in range(done + 1, n_steps + 1):
         params, opt_state, metrics = update(params, opt_state, place(next(batches)))
         fetched.add(metrics)
@@ -164,7 +166,7 @@ def train(
             fetched.flush()
             watch.audit(step, nnx.merge(graphdef, params))
         is_due = (
-            time.monotonic() - saved_at >= _SECONDS_A_CHECKPOINT
+            time.monotonic() - saved_at >= seconds_between
             if checkpoint_steps is None
             else step % checkpoint_steps == 0
         )
@@ -178,8 +180,10 @@ def train(
             continue
         if is_stopped or (is_due and step < n_steps) or checkpoints.is_kept(step):
             fetched.flush()
+            begin = time.monotonic()
             checkpoints.save(step, params, opt_state, batches)
             saved_at = time.monotonic()
+            seconds_between = max(_SECONDS_BETWEEN, (saved_at - begin) / _SAVING_SHARE)
         if is_stopped:
             break
     fetched.flush()

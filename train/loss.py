@@ -130,7 +130,9 @@ def _by_pieces(
         head_gradient_WD += _head_gradient(slope_CW, hidden_CD, platform)
         return (total, head_gradient_WD), gradient_CD.astype(hidden_ND.dtype)
 
-    start = (jnp.float32(0.0), jnp.zeros((W, D) if with_gradients else (), jnp.float32))
+    # Like the states, so that within `shard_map` they count as each device's own.
+    zeros = functools.partial(jnp.zeros_like, hidden_ND, dtype=jnp.float32)
+    start = zeros(shape=()), zeros(shape=(W, D) if with_gradients else ())
     (total, head_gradient_WD), gradients = jax.lax.scan(step, start, pieces)
     if not with_gradients:
         return (total / N,)

@@ -2,12 +2,12 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxcontam.errors import InputError
+from jaxcontam.reports.report_files import replace_bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class SetOverlap:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PlantedSet:
+class SetRecord:
     """One test set and every place where the training stream holds it.
 
     Attributes:
@@ -149,17 +149,12 @@ class Manifest:
     init_model: str | None = None
     init_fingerprint: str | None = None
     allow_overlap: bool = False
-    sets: tuple[PlantedSet, ...]
+    sets: tuple[SetRecord, ...]
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
-    """Write as JSON, atomically."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w") as file:
-        file.write(manifest_json(manifest))
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    """Write as JSON, whole or not at all."""
+    replace_bytes(path, manifest_json(manifest).encode())
 
 
 def manifest_json(manifest: Manifest) -> str:
@@ -201,12 +196,12 @@ def manifest_from_json(text: str, where: str) -> Manifest:
         raise InputError(f"{where}: not a manifest ({e})") from e
 
 
-def _set(row: Mapping[str, Any]) -> PlantedSet:
+def _set(row: Mapping[str, Any]) -> SetRecord:
     """A set from its JSON; fields that an older manifest lacks have their default."""
     fields = {name: _tuples(value) for name, value in dict(row).items()}
     if fields.get("overlap") is not None:
         fields["overlap"] = SetOverlap(**fields["overlap"])
-    return PlantedSet(**fields)
+    return SetRecord(**fields)
 
 
 def _tuples(value: Any) -> Any:

@@ -33,16 +33,16 @@ from jaxcontam.reports.numbers import p_cell
 from jaxcontam.reports.page import render
 from jaxcontam.reports.report_files import replace_bytes
 from jaxcontam.stats.result import LEVEL
-from train.manifest import Manifest, PlantedSet, read_manifest
-from train.run_folder import MANIFEST_NAME, MODEL_DIR
-from train.step_log import (
+from train.manifest import Manifest, SetRecord, read_manifest
+from train.report import (
     AUDITS_NAME,
     METRICS_NAME,
     VALIDATION_NAME,
     Row,
+    RunningMean,
     read_rows,
-    smoothed,
 )
+from train.run_folder import MANIFEST_NAME, MODEL_DIR
 
 PAGE_NAME = "training.html"
 _LOSS = "Each mark below the loss is a step that trained on some part of a copy."
@@ -164,7 +164,7 @@ def _page(
 def _loss_figure(
     metrics: Sequence[Row],
     validation: Sequence[Row],
-    sets: Sequence[PlantedSet],
+    sets: Sequence[SetRecord],
     step_tokens: int,
     n_tokens: int,
 ) -> str:
@@ -185,17 +185,14 @@ def _loss_figure(
         top.plot(tokens_N[shown], means_N[shown], color=BLUE, lw=1.4, label=label)
         top.set_ylabel("loss, nats a token")
         if validation:
-            tokens, losses = (
-                [row[name] for row in validation] for name in ("tokens", "loss")
-            )
-            top.plot(tokens, losses, color=ORANGE, marker="o", ms=3, label="held out")
+            at = [row["tokens"] for row in validation]
+            losses = [row["loss"] for row in validation]
+            top.plot(at, losses, color=ORANGE, marker="o", ms=3, label="held out")
         top.legend(frameon=False, loc="upper right")
         for name, colour in (("gradient_norm", BLUE), ("parameter_norm", GREY)):
             norms_N = np.array([row[name] for row in metrics], np.float64)
-            label = name.replace("_norm", "s")
-            norms.plot(
-                tokens_N[shown], norms_N[shown], color=colour, lw=0.8, label=label
-            )
+            norms.plot(tokens_N[shown], norms_N[shown], color=colour, lw=0.8)
+            norms.lines[-1].set_label(name.replace("_norm", "s"))
         norms.set_ylabel("norm")
         norms.legend(frameon=False, loc="center right", fontsize=7)
         norms.set_yscale("log")
@@ -219,7 +216,7 @@ def _local_means(values_N: np.ndarray, reach: int) -> np.ndarray:
 
 
 def _memorisation_figure(
-    audits: Sequence[Row], sets: Sequence[PlantedSet], n_tokens: int
+    audits: Sequence[Row], sets: Sequence[SetRecord], n_tokens: int
 ) -> str:
     """A panel a test, a curve a set: -log10 p of order tests, AUC of a score."""
     methods = list(dict.fromkeys(row["method"] for row in audits))
@@ -240,10 +237,8 @@ def _memorisation_figure(
                 axes.set_yscale("symlog", linthresh=3)
                 axes.yaxis.set_major_formatter("{x:g}")
             axes.set_ylim(bottom=0)
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside right upper", frameon=False, fontsize=8
-        )
+        legend = panels[0].get_legend_handles_labels()
+        figure.legend(*legend, loc="outside right upper", frameon=False, fontsize=8)
         names = ", ".join(one.name for one in sets)
         return svg_text(figure, f"{', '.join(methods)} along training, of {names}")
 
@@ -261,7 +256,7 @@ def _panels(heights: Sequence[float], n_tokens: int) -> tuple[Figure, list[Axes]
     return figure, list(found)
 
 
-def _draw_marks(axes: Axes, planted: Sequence[PlantedSet], step_tokens: int) -> None:
+def _draw_marks(axes: Axes, planted: Sequence[SetRecord], step_tokens: int) -> None:
     """A line per set, with a mark where a part of a copy was trained on."""
     for line, one in enumerate(planted):
         seen = step_tokens * np.unique([step for copy in one.steps for step in copy])
@@ -278,7 +273,7 @@ def _draw_marks(axes: Axes, planted: Sequence[PlantedSet], step_tokens: int) -> 
     axes.set_title("when copies were trained on", fontsize=8)
 
 
-def _draw_curves(axes: Axes, rows: Sequence[Row], sets: Sequence[PlantedSet]) -> None:
+def _draw_curves(axes: Axes, rows: Sequence[Row], sets: Sequence[SetRecord]) -> None:
     """A curve a set, controls below the others."""
     for one in sets:
         own = [row for row in rows if row["set"] == one.name]
@@ -306,7 +301,7 @@ def _value(row: Row) -> float:
     return min(deepest, -row["log10_p"])
 
 
-def _colour(one: PlantedSet, sets: Sequence[PlantedSet]) -> Any:
+def _colour(one: SetRecord, sets: Sequence[SetRecord]) -> Any:
     """Grey for controls; for the others from dark (most copies) to light (fewest)."""
     if not one.copies:
         return GREY
@@ -316,7 +311,7 @@ def _colour(one: PlantedSet, sets: Sequence[PlantedSet]) -> Any:
     return matplotlib.colormaps["viridis"](place)
 
 
-def _label(one: PlantedSet) -> str:
+def _label(one: SetRecord) -> str:
     """A label; matplotlib would hide one that began with the name of a set `_x`."""
     if not one.copies:
         return f"control {one.name}"
@@ -324,7 +319,7 @@ def _label(one: PlantedSet) -> str:
     return f"{one.copies}x{'' if orders == _PUBLISHED else f' {orders}'} {one.name}"
 
 
-def _orders(planted: PlantedSet) -> str:
+def _orders(planted: SetRecord) -> str:
     """How the copies of a set are ordered."""
     if planted.layout == "spread":
         return planted.layout
@@ -352,7 +347,7 @@ def _facts(
         share = last / manifest.n_steps
         facts = [f"At step {last:,} of {manifest.n_steps:,} ({share:.0%})."]
     losses = [row["loss"] for row in metrics]
-    if (loss := smoothed(losses)[0][-1]) is not None:
+    if (loss := RunningMean().after(losses)) is not None:
         facts.append(f"Loss, mean of some 50 steps: {loss:.3f} nats a token.")
     if validation:
         now, n = validation[-1], manifest.n_validation_tokens
@@ -407,7 +402,7 @@ def _audit_cells(test: Row, score: Row) -> list[str]:
     return cells
 
 
-def _set_cells(row: PlantedSet) -> list[str]:
+def _set_cells(row: SetRecord) -> list[str]:
     half = "" if row.held_out_of is None else f", held out of {row.held_out_of}"
     steps = [step for copy in row.steps for step in copy]
     when, overlap = row.when, row.overlap

@@ -3,51 +3,77 @@
 Question: how often does an order test find a set that a model saw 0, 1, 2, 4 or 10
 times? Command: `python -m train.population --corpus DOCS.jsonl --sets POOL.jsonl`.
 Hardware: every core makes its own models, one after the other; on an accelerator
-models are trained side by side. A killed run resumes.
+models are trained side by side. A killed run resumes: a model's folder is written under
+another name and renamed when it is complete.
 """
 
 import dataclasses
 import json
+import math
+import shutil
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from flax import nnx
+from rich.console import Console
 
 from jaxcontam.cli.main import EXIT_PARTIAL, run_module
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.models.decoder import abstract_decoder
+from jaxcontam.processes import Failure, cpu_cores, keep_freed_memory, over_processes
 from jaxcontam.progress import progress_bar
+from jaxcontam.proof.outcome import bare_table
 from jaxcontam.reports.flags import check_positive, check_seed, flags_of
 from jaxcontam.reports.report import library_versions, utc_now
-from jaxcontam.reports.report_files import make_folder, replace_bytes
+from jaxcontam.reports.report_files import make_folder, replace_bytes, replace_folder
 from jaxcontam.scoring.identity import cpu_name, keep_compiled
 from jaxcontam.sources import source_digest
+from jaxcontam.stats.proportions import wilson_interval
 from jaxcontam.terminal import Terminal
 from train.config import PRESETS, ConfigFlags
-from train.plan import PlannedSet, check_sets
-from train.population_job import (
-    ModelResult,
-    finished_result,
-    open_maker,
-    power_rows,
-    print_power,
+from train.data import corpus_digest, open_corpus
+from train.manifest import write_manifest
+from train.plant import PlannedSet, check_sets
+from train.population_models import (
+    Design,
+    Job,
+    PlannedModel,
+    SetResult,
+    Texts,
+    TrainedModel,
+    draw_sets,
+    last_loss,
+    n_parameters,
+    plan_model,
+    plan_tests,
+    read_pool,
+    set_results,
+    train_models,
+    trained_together,
 )
-from train.population_models import Job, TrainedModel, trained_together
-from train.population_plan import Design, Texts, draw_sets, plan_model, read_pool
-from train.population_workers import Failure, keep_freed_memory, n_cores, over_processes
-from train.run_folder import code_version
-from train.sources import corpus_digest, open_corpus
-from train.tokenizer import prefix_id, tokenizer_digest, train_tokenizer
-from train.tokens import token_cache
+from train.prepare import STREAM_NAME, stream_manifest, write_set
+from train.run_folder import MANIFEST_NAME, MODEL_DIR, code_version
+from train.tokens import prefix_id, token_cache, tokenizer_digest, train_tokenizer
 
 TABLE_NAME = "population.json"
+TESTS_NAME = "tests.json"
+LEVELS = (0.001, 0.05)
+"""Levels at which power is stated."""
 
 # Models side by side on one accelerator: some 2 GB at 0.16 M parameters.
 _TOGETHER = 256
+# A p-value of the level itself must not be lost to rounding.
+_ROUNDING = 1e-12
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,18 +138,17 @@ class Population(ConfigFlags):
         seeds = [self.seed + i for i in range(self.models)]
         found = {seed: finished_result(job, seed) for seed in seeds}
         missing = [seed for seed in seeds if found[seed] is None]
-        if len(missing) < len(seeds):
-            n_kept = len(seeds) - len(missing)
+        if n_kept := len(seeds) - len(missing):
             print(f"keeping {n_kept} finished models in {self.out}", file=sys.stderr)
         failures: dict[int, Failure] = {}
-        seconds: dict[int, float] = {}
+        seconds: list[float] = []
         making = time.monotonic()
         with progress_bar("training") as progress:
             total = len(missing) * job.design.n_tokens
             for seed, outcome in self._made(job, missing):
                 if isinstance(outcome, ModelResult):
                     found[seed] = outcome
-                    seconds[seed] = outcome.cpu_seconds
+                    seconds.append(outcome.cpu_seconds)
                     progress(len(seconds) * job.design.n_tokens, total)
                 else:
                     failures[seed] = outcome
@@ -147,30 +172,24 @@ class Population(ConfigFlags):
             "corpus_digest": job.texts.documents.corpus_digest,
             "pool_digest": job.pool_digest,
             "design": dataclasses.asdict(job.design),
-            "models": [
-                {
-                    name: value
-                    for name, value in dataclasses.asdict(result).items()
-                    if name != "rows"
-                }
-                for result in results
-            ],
+            "models": [dataclasses.asdict(result) for result in results],
             "failures": [
                 {"seed": seed, **dataclasses.asdict(failure)}
                 for seed, failure in failures.items()
             ],
             "power": [dataclasses.asdict(row) for row in table],
         }
+        for model in document["models"]:
+            del model["rows"]
         text = json.dumps(document, indent=1) + "\n"
         replace_bytes(self.out / TABLE_NAME, text.encode())
         if results:
             print_power(results, table, console)
         if seconds:
             rate = 3600 * len(seconds) / making
-            mean = statistics.fmean(seconds.values())
             console.print(
                 f"{len(seconds)} models made in {making:.0f} s: {rate:,.0f} an hour, "
-                f"{mean:.2f} s of CPU each"
+                f"{statistics.fmean(seconds):.2f} s of CPU each"
             )
         console.print(f"models: {self.out}")
         if failures:
@@ -183,11 +202,7 @@ class Population(ConfigFlags):
         return 0
 
     def _pool(self) -> list[str]:
-        """Every example once.
-
-        Raises:
-            InputError: If a file cannot be read.
-        """
+        """Every example once."""
         pool: dict[str, None] = {}
         for path in self.sets:
             benchmark = load_benchmark(path)
@@ -258,19 +273,15 @@ class Population(ConfigFlags):
 
     def _device(self) -> str:
         """Form and kind of device, part of each model's key."""
-        if self.form == "scan":
-            return f"scan on {cpu_name()}"
-        import jax
-
-        backend = jax.default_backend()
-        if self.form == "auto" and backend == "cpu":
-            return f"scan on {cpu_name()}"
-        kind = cpu_name() if backend == "cpu" else jax.devices()[0].device_kind
-        return f"vmap on {kind}"
+        # What scans asks for no device.
+        is_cpu = self.form == "scan" or jax.default_backend() == "cpu"
+        kind = cpu_name() if is_cpu else jax.devices()[0].device_kind
+        is_scan = self.form == "scan" or (self.form == "auto" and is_cpu)
+        return f"{'scan' if is_scan else 'vmap'} on {kind}"
 
     def _made(
         self, job: Job, seeds: Sequence[int]
-    ) -> Iterator[tuple[int, ModelResult | Failure]]:
+    ) -> Iterator[tuple[int, "ModelResult | Failure"]]:
         """Models in the order in which they are finished."""
         tasks: Iterable[int | TrainedModel] = seeds
         if not job.is_scan:
@@ -278,10 +289,232 @@ class Population(ConfigFlags):
             size = self.together
             chunks = [seeds[i : i + size] for i in range(0, len(seeds), size)]
             tasks = trained_together(job, chunks)
-        n_processes = min(self.processes or n_cores(), len(seeds))
+        n_processes = min(self.processes or cpu_cores(), len(seeds))
         made = over_processes(open_maker, job, tasks, n_processes=n_processes)
         for task, outcome in made:
             yield task if isinstance(task, int) else task.seed, outcome
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResult:
+    """One finished model.
+
+    Attributes:
+        seed: Seed of sets, stream, weights and tests.
+        n_parameters: Tied weights counted once.
+        n_tokens: Target tokens of training.
+        n_canary_tokens: Ids of all copies of all sets.
+        loss: Mean of the last steps, nats per token.
+        train_seconds: Wall time of planning and training, compilation included; where
+            models are trained together, a model's share.
+        test_seconds: Likewise of tests.
+        cpu_seconds: CPU time of both, which other programs on the machine do not
+            lengthen much.
+        rows: One per set; empty without tests.
+    """
+
+    seed: int
+    n_parameters: int
+    n_tokens: int
+    n_canary_tokens: int
+    loss: float
+    train_seconds: float
+    test_seconds: float
+    cpu_seconds: float
+    rows: tuple[SetResult, ...]
+
+
+def finished_result(job: Job, seed: int) -> ModelResult | None:
+    """Result of a model that this job finished before; None if it is to be made.
+
+    Raises:
+        InputError: If other code, or a job of other inputs, made the model that is
+            there.
+    """
+    folder = job.folder(seed)
+    try:
+        fields = json.loads((folder / TESTS_NAME).read_text("utf-8"))
+        key = fields.pop("key")
+        rows = tuple(SetResult(**row) for row in fields.pop("rows"))
+        result = ModelResult(rows=rows, **fields)
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return None
+    if key != job.key(seed):
+        raise InputError(
+            f"{folder}: a model of other inputs or other code",
+            hint=f"another --out, or delete {job.out} to make all models anew",
+        )
+    return result
+
+
+def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
+    """Prepare a worker process.
+
+    Returns:
+        A function that trains the model of a seed, or takes one that was trained side
+        by side with others, tests it and writes its folder.
+    """
+    # Accelerators are left to the process that trains side by side.
+    jax.config.update("jax_platforms", "cpu")
+    keep_freed_memory()
+    keep_compiled()
+    graphdef, shapes = nnx.split(abstract_decoder(job.design.config.decoder))
+    structure = jax.tree.structure(shapes)
+
+    def make(task: int | TrainedModel) -> ModelResult:
+        if isinstance(task, int):
+            (task,) = train_models(job, [task])
+        start, cpu = time.monotonic(), time.process_time()
+        loss = last_loss(task.losses)
+        if isinstance(task.scored, InputError):
+            raise task.scored
+        model = plan_model(job.design, job.texts, seed=task.seed)
+        rows: tuple[SetResult, ...] = ()
+        if job.test is not None:
+            rows = set_results(job, plan_tests(job, model), task.scored)
+        decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, task.weights))
+        result = ModelResult(
+            seed=model.seed,
+            n_parameters=n_parameters(decoder),
+            n_tokens=job.design.n_tokens,
+            n_canary_tokens=model.stream.n_canary_ids,
+            loss=loss,
+            train_seconds=task.train_seconds,
+            test_seconds=task.score_seconds + time.monotonic() - start,
+            cpu_seconds=task.cpu_seconds + time.process_time() - cpu,
+            rows=rows,
+        )
+        write_model(job, model, result, decoder)
+        return result
+
+    return make
+
+
+def write_model(
+    job: Job, model: PlannedModel, result: ModelResult, decoder: Any
+) -> None:
+    """Write a model's folder, whole or not at all."""
+    folder = job.folder(model.seed)
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    if job.weights:
+        config = job.design.config
+        save_checkpoint(
+            decoder, job.tokenizer, partial / MODEL_DIR, model_type=config.model_type
+        )
+        np.save(partial / STREAM_NAME, model.stream.ids)
+        for planned in model.sets:
+            write_set(planned, partial)
+    _write_manifest(job, model, partial / MANIFEST_NAME)
+    fields = {"key": job.key(model.seed), **dataclasses.asdict(result)}
+    (partial / TESTS_NAME).write_text(json.dumps(fields, indent=1) + "\n")
+    replace_folder(partial, folder)
+
+
+def _write_manifest(job: Job, model: PlannedModel, path: Path) -> None:
+    design = job.design
+    manifest = stream_manifest(
+        list(zip(model.sets, model.encoded, strict=True)),
+        model.stream,
+        model.starts,
+        design.config,
+        code=job.code,
+        seed=model.seed,
+        corpus_digest=job.texts.documents.corpus_digest,
+        separator=design.separator,
+        max_example_tokens=design.max_example_tokens,
+        finished=True,
+        tokenizer_digest=job.tokenizer_digest,
+        first_id=job.texts.prefix_id,
+    )
+    write_manifest(manifest, path)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PowerRow:
+    """Share of sets that a test finds at one duplication count.
+
+    Attributes:
+        method: The test.
+        copies: Duplication count; at 0 the share is the test's size.
+        level: Significance level.
+        n_sets: Sets tested, one or more a model.
+        n_rejected: p-values at or below the level.
+        low: Lower end of the 95 % Wilson interval of the share, which treats sets of
+            one model as independent.
+        high: Its upper end.
+        median_log10_p: Over the sets.
+        mean_effect: Nats per boundary, over the sets.
+    """
+
+    method: str
+    copies: int
+    level: float
+    n_sets: int
+    n_rejected: int
+    low: float
+    high: float
+    median_log10_p: float
+    mean_effect: float | None
+
+
+def power_rows(models: Sequence[ModelResult]) -> list[PowerRow]:
+    """One row per test, duplication count and level; counts ascend."""
+    cells: dict[tuple[str, int], list[SetResult]] = {}
+    for model in models:
+        for row in model.rows:
+            cells.setdefault((row.method, row.copies), []).append(row)
+    table = []
+    for (method, copies), rows in sorted(cells.items()):
+        effects = [row.effect for row in rows if row.effect is not None]
+        for level in LEVELS:
+            threshold = math.log10(level) + _ROUNDING
+            n_rejected = sum(row.log10_p <= threshold for row in rows)
+            low, high = wilson_interval(n_rejected, len(rows))
+            table.append(
+                PowerRow(
+                    method=method,
+                    copies=copies,
+                    level=level,
+                    n_sets=len(rows),
+                    n_rejected=n_rejected,
+                    low=low,
+                    high=high,
+                    median_log10_p=statistics.median(row.log10_p for row in rows),
+                    mean_effect=statistics.fmean(effects) if effects else None,
+                )
+            )
+    return table
+
+
+def print_power(
+    models: Sequence[ModelResult], table: Sequence[PowerRow], console: Console
+) -> None:
+    """Print what was made, and a line a test and duplication count."""
+    first = models[0]
+    planted = statistics.fmean(model.n_canary_tokens for model in models)
+    console.print(
+        f"{len(models)} models of {first.n_parameters:,} parameters, "
+        f"{first.n_tokens:,} tokens each, {planted / first.n_tokens:.0%} planted, "
+        f"last loss {statistics.fmean(model.loss for model in models):.2f}"
+    )
+    if not table:
+        return
+    header = ("test", "copies", "sets", *(f"p <= {at:g} (95 %)" for at in LEVELS))
+    lines = []
+    for i in range(0, len(table), len(LEVELS)):
+        row, effect = table[i], table[i].mean_effect
+        shares = (
+            f"{one.n_rejected / one.n_sets:.2f} ({one.low:.2f}-{one.high:.2f})"
+            for one in table[i : i + len(LEVELS)]
+        )
+        p = 10.0**row.median_log10_p
+        median = f"{p:.3f}" if p >= 1e-3 else f"{p:.0e}"
+        end = "" if effect is None else f"{effect:+.3f}"
+        counts = (row.method, str(row.copies), str(row.n_sets))
+        lines.append([*counts, *shares, median, end])
+    console.print(bare_table((*header, "median p", "effect"), lines, gap=2))
 
 
 def main() -> int:

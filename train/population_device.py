@@ -43,7 +43,7 @@ from jaxcontam.scoring.pair_scorer import (
 )
 from jaxcontam.scoring.run_batches import NonFiniteScoreError, bucket_lengths
 from train.config import Config
-from train.step import adamw, training_step
+from train.step import adamw, fresh_decoder, residuals_scaled, training_step
 
 # Each device call has overhead, which this many steps of `at_once` share.
 _STEPS_A_CALL = 16
@@ -57,21 +57,20 @@ def train_scanned(
     """Train a decoder on each row once, in one call.
 
     Models of one config and one number of steps share what is compiled, so a
-    population should cut its rows to one number.
+    population should cut its rows to one number. The same seed and rows give the same
+    weights.
 
     Args:
         config: Shape, batch and learning rate.
         rows_RT: (R, T + 1) int32 ids, in the order of training.
-        seed: Seeds the weights; the same seed and rows give the same weights.
+        seed: Seeds the weights.
         first_id: As of `train.loop.train`.
 
     Returns:
         The decoder and the loss of each step, nats per token.
-
-    Raises:
-        ValueError: If there are fewer rows than one batch.
     """
-    graphdef, params = nnx.split(Decoder(config.decoder, rngs=nnx.Rngs(seed)))
+    decoder = fresh_decoder(config.decoder, seed=seed, mesh=None)
+    graphdef, params = nnx.split(decoder)
     rows_NBT = _batches(config, rows_RT)
     train = _compiled_scan(graphdef, config, len(rows_NBT), first_id)
     params, losses_N = train(params, rows_NBT)
@@ -99,10 +98,6 @@ def train_together(
 
     Returns:
         The graph, weights with an axis of models in front, and (M, N) losses.
-
-    Raises:
-        ValueError: If there are fewer rows than one batch, or not as many seeds as
-            models.
     """
     if len(seeds) != len(rows_MRT):
         raise ValueError(f"seeds must be {len(rows_MRT)}, got {len(seeds)}")
@@ -158,7 +153,7 @@ def _run(
 def _compiled_scan(
     graphdef: nnx.GraphDef, config: Config, n_steps: int, first_id: int | None
 ) -> Callable[..., tuple[nnx.State, jax.Array]]:
-    """One jitted training run a config and length."""
+    """(weights, rows_NBT) -> weights and losses of one model."""
     run = functools.partial(_run, graphdef, config, n_steps, first_id)
     return jax.jit(run, donate_argnums=0)
 
@@ -178,6 +173,7 @@ def _compiled_together(
         # Initialised on the device: a call per model would cost more than its training.
         rngs = nnx.Rngs(jax.random.wrap_key_data(key))
         params = nnx.split(Decoder(config.decoder, rngs=rngs, on=on))[1]
+        params = residuals_scaled(params, config.decoder)
         return _run(graphdef, config, n_steps, first_id, params, rows_NBT)
 
     return _over_models(jax.vmap(one), mesh)
@@ -205,10 +201,6 @@ def score_population(
     Returns:
         For each model its scores, or the error that they raise: a model that diverged
         does not cost the others theirs.
-
-    Raises:
-        ValueError: If there are not as many lists as models, or a group does not fit
-            the context.
     """
     M = jax.tree.leaves(states)[0].shape[0]
     if len(groups) != M:
@@ -331,14 +323,11 @@ def score_population_tests(
 
     Returns:
         The scored tests of each model, or the error that `score_test` would raise.
-
-    Raises:
-        ValueError: If a test scores whole orders.
     """
     plans: list[list[PairPlan]] = []
-    for of_model in planned:
+    for tests in planned:
         plans.append([])
-        for test in of_model:
+        for test in tests:
             if not isinstance(test.layout.plan, PairPlan):
                 raise ValueError(f"{test.method.name} scores no pairs")
             plans[-1].append(test.layout.plan)
@@ -351,18 +340,15 @@ def score_population_tests(
     )
     found: list[list[ScoredTest] | InputError] = []
     for tests, of_model, scores in zip(planned, plans, scored, strict=True):
-        stops = np.cumsum([len(plan.groups) for plan in of_model])
+        begins = np.cumsum([0, *(len(plan.groups) for plan in of_model)])
         if isinstance(scores, NonFiniteScoreError):
-            at = int(np.searchsorted(stops, scores.sequence, side="right"))
-            index = scores.sequence - int(stops[at]) + len(of_model[at].groups)
-            example = of_model[at].groups[index].others[scores.position]
-            found.append(unscorable(tests[at], example))
+            at = int(np.searchsorted(begins, scores.sequence, side="right")) - 1
+            group = of_model[at].groups[scores.sequence - int(begins[at])]
+            found.append(unscorable(tests[at], group.others[scores.position]))
             continue
-        starts = stops - [len(plan.groups) for plan in of_model]
-        found.append(
-            [
-                ScoredTest(test.layout.pair_evidence(scores.logprobs[start:stop]), 0)
-                for test, start, stop in zip(tests, starts, stops, strict=True)
-            ]
+        evidence = (
+            test.layout.pair_evidence(scores.logprobs[begin:end])
+            for test, begin, end in zip(tests, begins, begins[1:], strict=False)
         )
+        found.append([ScoredTest(one, 0) for one in evidence])
     return found

@@ -24,25 +24,23 @@ from jaxcontam.models.checkpoint import (
     read_config_fields,
     read_fast_tokenizer,
 )
-from jaxcontam.processes import is_first, joined
+from jaxcontam.processes import is_first, joined, keep_freed_memory
 from jaxcontam.reports.flags import check_positive, check_seed
 from jaxcontam.reports.report_files import make_folder
 from jaxcontam.scoring.identity import keep_compiled
 from jaxcontam.scoring.shares import parse_mesh
 from jaxcontam.terminal import visible
 from train.config import Config, ConfigFlags, Optimizer, RunOptions
+from train.data import Corpus, open_corpus
 from train.flops import forward_flops
 from train.loop import training_mesh
 from train.manifest import Manifest
 from train.page import PAGE_NAME
-from train.plan import PlannedSet, check_sets, planned_set, read_plan
-from train.population_workers import keep_freed_memory
-from train.prepare import Run, Start
-from train.prepared import save_prepared
+from train.plant import PlannedSet, check_sets, planned_set, read_plan
+from train.prepare import Run, Start, save_prepared
 from train.run import holds_run, pretrain
 from train.run_folder import MODEL_DIR, alone, is_url
-from train.sources import Corpus, open_corpus
-from train.tokenizer import read_tokenizer
+from train.tokens import read_tokenizer
 
 # Defaults of continued training: the rate of Shi et al., arXiv:2310.16789, section 6.1.
 _CONTINUED_RATE = 1e-4
@@ -99,14 +97,11 @@ class Pretrain(RunOptions, ConfigFlags, _Inputs):
         if not self.corpus:
             raise InputError("--corpus names no text")
         if self.plan is not None and self.canaries:
-            raise InputError(
-                "--plan and --canaries exclude each other", hint="write all into --plan"
-            )
+            hint = "write all into --plan"
+            raise InputError("--plan and --canaries exclude each other", hint=hint)
         if self.plan is not None and self.limit is not None:
-            raise InputError(
-                "--limit is of --canaries",
-                hint="in --plan each set has a 'limit'",
-            )
+            hint = "in --plan each set has a 'limit'"
+            raise InputError("--limit is of --canaries", hint=hint)
         check_positive(self, "limit")
         RunOptions.__post_init__(self)
         if self.prepared is not None and self.out.absolute() == (
@@ -144,11 +139,9 @@ class Pretrain(RunOptions, ConfigFlags, _Inputs):
         corpus = open_corpus(
             self.corpus, text_field=self.text_field, leave_out=self.out
         )
-        if corpus.passed_over and is_first():
-            first = visible(", ".join(corpus.passed_over[:3]))
-            more = ", ..." if len(corpus.passed_over) > 3 else ""
-            n = len(corpus.passed_over)
-            words = f"{n} files of other kinds are not read: {first}{more}"
+        if (others := corpus.passed_over) and is_first():
+            names = visible(", ".join(others[:3])) + ", ..." * (len(others) > 3)
+            words = f"{len(others)} files of other kinds are not read: {names}"
             print(words, file=sys.stderr)
         return corpus
 

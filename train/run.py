@@ -2,29 +2,42 @@
 
 What a run follows from stands in its manifest before the first step. The same inputs
 again resume from the last checkpoint, or reuse the finished model.
+
+Dimension key
+    N  steps
 """
 
 import contextlib
 import dataclasses
 import json
+import math
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from etils import epath
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.processes import barrier, broadcast_bytes, is_first, process_count
+from jaxcontam.processes import (
+    barrier,
+    broadcast_bytes,
+    is_first,
+    process_count,
+    process_index,
+)
 from jaxcontam.reports.report_files import make_folder
 from jaxcontam.scoring.shares import parse_mesh
-from train.audits import AuditPlan, plan_audit
+from train.audits import AuditPlan, audit_model, plan_audit
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, kept_every, saved_steps
 from train.config import Config, RunOptions
+from train.data import Corpus, Rows, row_batches
 from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model
 from train.loop import (
     Trained,
@@ -42,18 +55,31 @@ from train.manifest import (
     write_manifest,
 )
 from train.page import PAGE_NAME, write_training_page
-from train.plan import PlannedSet, check_sets
+from train.plant import PlannedSet, check_sets
 from train.prepare import (
     VALIDATION_ROWS,
     Prepared,
     Run,
     Start,
+    fetch_prepared,
+    place_stream,
     prepare,
+    prepared_once,
+    rows_of_run,
     searched,
     write_set,
 )
-from train.prepared import fetch_prepared, place_stream, prepared_once, rows_of_run
-from train.rows import Rows, row_batches
+from train.report import (
+    AUDITS_NAME,
+    METRICS_NAME,
+    VALIDATION_NAME,
+    MetricsLog,
+    StepLog,
+    TrainingProgress,
+    audit_steps,
+    audit_words,
+    read_rows,
+)
 from train.run_folder import (
     MANIFEST_NAME,
     MODEL_DIR,
@@ -65,16 +91,7 @@ from train.run_folder import (
     keep_at_home,
     run_home,
 )
-from train.run_log import RunLog
-from train.sources import Corpus
-from train.step import fresh_decoder, whole_decoder
-from train.step_log import (
-    AUDITS_NAME,
-    METRICS_NAME,
-    VALIDATION_NAME,
-    audit_steps,
-    read_rows,
-)
+from train.step import StepMetrics, fresh_decoder, learning_rate, whole_decoder
 
 # Unless --validate-every says otherwise.
 _N_VALIDATIONS = 20
@@ -160,31 +177,14 @@ def pretrain(
 
 def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
     """`pretrain`, once the folder is locked."""
-    sets, config, start, out, home = run.sets, run.config, run.start, run.out, run.home
-    plan = None
+    config, start, out, home = run.config, run.start, run.out, run.home
+    plan, told = None, b""
     with prepared_once(out, prepare_here) as prepared:
-        told = b""
         if prepared is not None and is_first():
-            if run.options.audit_at or run.options.audit_every:
-                plan = plan_audit(
-                    [planned.benchmark for planned in sets],
-                    prepared.manifest,
-                    prepared.plain,
-                    prefix_id=prepared.prefix_id,
-                    context=config.decoder.context,
-                    seed=run.seed,
-                    tests=run.options.audit_tests,
-                )
-            manifest = earlier_manifest(home, prepared.manifest)
-            is_new = manifest is None
-            manifest = searched(prepared, sets) if is_new else manifest
-            if is_new or not (manifest.finished or holds_run(out, manifest)):
-                _write_beginning(manifest, prepared, run)
-            if is_new:
-                keep_at_home(out, home, *_beginning_files(manifest))
-            told = manifest_json(manifest).encode()
-        told = broadcast_bytes(told)
-        manifest = manifest_from_json(told.decode(), "manifest of process 0")
+            plan = _audit_plan(run, prepared)
+            told = manifest_json(_begun(run, prepared)).encode()
+        told = broadcast_bytes(told).decode()
+        manifest = manifest_from_json(told, "manifest of process 0")
         if manifest.finished:
             audits = "; it is not audited again" if plan is not None else ""
             _say(f"reusing the finished model in {home}{audits}")
@@ -213,11 +213,10 @@ def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
             if signal.SIGINT in received:
                 raise KeyboardInterrupt
             return manifest
-        whole: Decoder | None = trained.decoder
-        if process_count() > 1:
-            whole = whole_decoder(trained.decoder, keep=is_first())
-        if whole is None or prepared is None or not is_first():
-            return dataclasses.replace(manifest, finished=True)
+        whole = _whole(trained.decoder)
+        manifest = dataclasses.replace(manifest, finished=True)
+        if whole is None or prepared is None:
+            return manifest
         write_model(
             whole,
             prepared.tokenizer,
@@ -225,7 +224,6 @@ def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
             model_type=config.model_type,
             raw_config=None if start is None else start.raw_config,
         )
-        manifest = dataclasses.replace(manifest, finished=True)
         write_manifest(manifest, out / MANIFEST_NAME)
         write_training_page(out)
         # Write the manifest last: it says that the rest exists.
@@ -233,6 +231,63 @@ def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
         if keep_every is None and (home / CHECKPOINTS_DIR).exists():
             (home / CHECKPOINTS_DIR).rmtree()
         return manifest
+
+
+def _audit_plan(run: Run, prepared: Prepared) -> AuditPlan | None:
+    if not run.options.audit_at and not run.options.audit_every:
+        return None
+    return plan_audit(
+        [planned.benchmark for planned in run.sets],
+        prepared.manifest,
+        prepared.plain,
+        prefix_id=prepared.prefix_id,
+        context=run.config.decoder.context,
+        seed=run.seed,
+        tests=run.options.audit_tests,
+    )
+
+
+def _begun(run: Run, prepared: Prepared) -> Manifest:
+    """The manifest of the run that stands here, or of one that begins.
+
+    What is known before the first step is written, the manifest last; logs of another
+    run are deleted.
+    """
+    out, home, start = run.out, run.home, run.start
+    earlier = earlier_manifest(home, prepared.manifest)
+    manifest = earlier or searched(prepared, run.sets)
+    if earlier is None or not (manifest.finished or holds_run(out, manifest)):
+        for name in (MANIFEST_NAME, INIT_CONFIG_NAME, *LOGS):
+            (out / name).unlink(missing_ok=True)
+        for planned in run.sets:
+            write_set(planned, out)
+        prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
+        if start is not None:
+            text = json.dumps(dict(start.raw_config), indent=1) + "\n"
+            (out / INIT_CONFIG_NAME).write_text(text, encoding="utf-8")
+        write_manifest(manifest, out / MANIFEST_NAME)
+    if earlier is None:
+        sets = [file for row in manifest.sets for file in (row.file, row.planted_file)]
+        # First the manifest, which says: not finished.
+        files = (MANIFEST_NAME, TOKENIZER_DIR, INIT_CONFIG_NAME, *sets)
+        keep_at_home(out, home, *(file for file in files if file is not None))
+    return manifest
+
+
+def holds_run(out: Path, manifest: Manifest) -> bool:
+    """Whether a folder says of itself that it holds this run, as far as it is."""
+    try:
+        here = read_manifest(out / MANIFEST_NAME)
+    except InputError:
+        return False
+    return manifest_json(here) == manifest_json(manifest)
+
+
+def _whole(decoder: Decoder) -> Decoder | None:
+    """The model with all its weights, in process 0; the others have parts alone."""
+    if process_count() == 1:
+        return decoder
+    return whole_decoder(decoder, keep=is_first())
 
 
 def _train(
@@ -245,21 +300,17 @@ def _train(
     received: Sequence[int],
 ) -> Trained:
     """Train all steps, or until a stop request; logged and checkpointed."""
-    options, n_steps = run.options, len(rows) // run.config.batch_rows
+    options, n_steps = run.options, manifest.n_steps
+    B = run.config.batch_rows
+    process, n_processes = process_index(), process_count()
     batches = row_batches(
-        rows,
-        batch_rows=run.config.batch_rows,
-        n_steps=n_steps,
-        process=jax.process_index(),
-        n_processes=jax.process_count(),
+        rows, batch_rows=B, n_steps=n_steps, process=process, n_processes=n_processes
     )
-
     validation_RT = np.load(run.out / VALIDATION_ROWS)
 
     def held_out() -> Iterator[np.ndarray]:
-        B, process, n = run.config.batch_rows, jax.process_index(), jax.process_count()
         for first in range(0, len(validation_RT), B):
-            yield validation_RT[first + process : first + B : n]
+            yield validation_RT[first + process : first + B : n_processes]
 
     def keep_logs() -> None:
         if is_first():
@@ -277,14 +328,13 @@ def _train(
         steps = audit_steps(options.audit_at, options.audit_every, n_steps)
         log = None
         if is_first():
-            log = stack.enter_context(_log(run, manifest, plan, last_step, steps))
-        steps_done = Watch().steps if log is None else log.steps
+            if last_step:
+                _say_what_goes_on(run, last_step, n_steps, steps)
+            log = RunLog(run, manifest, last_step=last_step, plan=plan)
+            stack.enter_context(log)
 
         def audit(step: int, decoder: Decoder) -> None:
-            whole: Decoder | None = decoder
-            if process_count() > 1:
-                # Each process has parts of the weights alone.
-                whole = whole_decoder(decoder, keep=log is not None)
+            whole = _whole(decoder)
             if log is not None and whole is not None:
                 log.audit(step, whole)
             barrier(f"audit at step {step}")
@@ -292,6 +342,15 @@ def _train(
 
         if last_step == 0 and 0 in steps:
             audit(0, decoder)
+        validation_steps: set[int] = set()
+        if manifest.n_validation_tokens:
+            every = options.validate_every or max(1, n_steps // _N_VALIDATIONS)
+            validation_steps = {*range(0, n_steps, every), n_steps}
+        watch = Watch(audit=audit, audit_steps=steps, validation_steps=validation_steps)
+        if log is not None:
+            watch = dataclasses.replace(
+                watch, steps=log.steps, validation=log.validation
+            )
         trained = train(
             run.config,
             decoder,
@@ -302,57 +361,26 @@ def _train(
             checkpoint_steps=options.checkpoint_steps,
             first_id=manifest.first_id,
             validation=held_out,
-            watch=Watch(
-                steps=steps_done,
-                audit=audit,
-                audit_steps=steps,
-                validation=Watch().validation if log is None else log.validation,
-                validation_steps=_validation_steps(manifest, options.validate_every),
-            ),
+            watch=watch,
             should_stop=lambda: bool(received),
         )
     barrier("trained")
     return trained
 
 
-def _log(
-    run: Run,
-    manifest: Manifest,
-    plan: AuditPlan | None,
-    last_step: int,
-    audit_steps: Sequence[int],
-) -> RunLog:
-    """Open the logs of a run that resumes after `last_step`, and say so."""
-    n_steps, n_bytes = manifest.n_steps, manifest.validation_bytes
-    if last_step:
-        _say(f"going on at step {last_step:,} of {n_steps:,}")
-        # Over those of a disk that may be fresh or hold another run.
-        if not is_same_folder(run.out, run.home):
-            there = [name for name in LOGS if (run.home / name).exists()]
-            copy_to(run.home, epath.Path(run.out.absolute()), there)
+def _say_what_goes_on(
+    run: Run, last_step: int, n_steps: int, audit_steps: Sequence[int]
+) -> None:
+    """Where a run resumes, with the logs that its home has."""
+    _say(f"going on at step {last_step:,} of {n_steps:,}")
+    # Over those of a disk that may be fresh or hold another run.
+    if not is_same_folder(run.out, run.home):
+        there = [name for name in LOGS if (run.home / name).exists()]
+        copy_to(run.home, epath.Path(run.out.absolute()), there)
     done = {row["step"] for row in read_rows(run.out / AUDITS_NAME)}
-    over = [step for step in audit_steps if last_step and step <= last_step]
-    if missed := [step for step in over if step not in done]:
+    missed = [step for step in audit_steps if step <= last_step and step not in done]
+    if missed:
         _say(f"not audited, since they are over: steps {', '.join(map(str, missed))}")
-    return RunLog(
-        run.out,
-        run.config,
-        n_steps=n_steps,
-        last_step=last_step,
-        plan=plan,
-        tokens_per_byte=manifest.n_validation_tokens / max(1, n_bytes),
-        peak_tflops=run.options.peak_tflops,
-        tensorboard=run.out / TENSORBOARD_DIR if run.options.tensorboard else None,
-    )
-
-
-def _validation_steps(manifest: Manifest, every: int | None) -> Collection[int]:
-    """Steps after which what is held out is scored, the first and the last included."""
-    if not manifest.n_validation_tokens:
-        return ()
-    n_steps = manifest.n_steps
-    every = every or max(1, n_steps // _N_VALIDATIONS)
-    return {*range(0, n_steps, every), n_steps}
 
 
 def _say(words: str) -> None:
@@ -360,35 +388,98 @@ def _say(words: str) -> None:
         print(words, file=sys.stderr)
 
 
-def holds_run(out: Path, manifest: Manifest) -> bool:
-    """Whether a folder says of itself that it holds this run, as far as it is."""
-    try:
-        here = read_manifest(out / MANIFEST_NAME)
-    except InputError:
-        return False
-    return manifest_json(here) == manifest_json(manifest)
+class RunLog:
+    """Writes the logs of one run and shows its progress; a context manager."""
+
+    def __init__(
+        self,
+        run: Run,
+        manifest: Manifest,
+        *,
+        last_step: int = 0,
+        plan: AuditPlan | None = None,
+    ):
+        """Open the logs, without rows after the step that the run resumes from.
+
+        Args:
+            run: With its folder, where manifest.json is if there is a plan.
+            manifest: Says how many steps there are, and what is held out.
+            last_step: That of the checkpoint; 0 starts anew.
+            plan: What an audit scores; None audits nothing.
+
+        Raises:
+            InputError: If a log is damaged, or tensorboardX is missing.
+        """
+        config, out = run.config, run.out
+        self._out, self._plan, self._step_tokens = out, plan, config.step_tokens
+        self._rates_N = step_rates(config, manifest.n_steps)
+        n_bytes = max(1, manifest.validation_bytes)
+        self._tokens_per_byte = manifest.n_validation_tokens / n_bytes
+        board = out / TENSORBOARD_DIR if run.options.tensorboard else None
+        with contextlib.ExitStack() as stack:
+            keep = stack.enter_context
+            self._metrics = keep(MetricsLog(out / METRICS_NAME, last_step, board))
+            self._audits = keep(StepLog(out / AUDITS_NAME, last_step))
+            self._validation = keep(StepLog(out / VALIDATION_NAME, last_step))
+            self._opened = stack.pop_all()
+        self.progress = TrainingProgress(
+            n_steps=manifest.n_steps,
+            tokens_a_step=config.step_tokens,
+            flops_a_step=config.step_flops,
+            peak_tflops=run.options.peak_tflops,
+        )
+        self._start = time.monotonic()
+
+    def steps(self, before: int, metrics: StepMetrics) -> None:
+        """Write the numbers of the steps that follow `before` steps."""
+        last = before + len(metrics.loss)
+        state = self.progress.update(last, metrics.loss.tolist())
+        self._metrics.add(
+            last,
+            metrics._asdict() | {"rate": self._rates_N[before:last]},
+            tokens_a_step=self._step_tokens,
+            seconds=time.monotonic() - self._start,
+            tokens_per_second=state.tokens_per_second,
+            mfu=state.mfu,
+        )
+
+    def validation(self, step: int, measure: Callable[[], float]) -> None:
+        """Measure the loss of what is held out, write it and say it."""
+        with self.progress.paused("validating"):
+            loss = measure()
+        bits = loss / math.log(2) * self._tokens_per_byte
+        row = {"step": step, "tokens": step * self._step_tokens, "loss": loss}
+        self._validation.append([row | {"bits_per_byte": bits}])
+        self.progress.say(
+            f"validation at step {step}: {loss:.4f} nats a token, "
+            f"{bits:.4f} bits a byte"
+        )
+
+    def audit(self, step: int, decoder: Decoder) -> None:
+        """Test every set with the weights after a step, and draw the page.
+
+        Raises:
+            InputError: If the model gives a number that is not finite.
+        """
+        if self._plan is None:
+            return
+        with self.progress.paused("auditing"):
+            tokens = step * self._step_tokens
+            rows = audit_model(decoder, self._plan, step=step, tokens=tokens)
+            self._audits.append([dataclasses.asdict(row) for row in rows])
+            write_training_page(self._out)
+        if rows:
+            self.progress.say(audit_words(rows))
+
+    def __enter__(self) -> Self:
+        self._opened.enter_context(self.progress)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
 
 
-def _write_beginning(manifest: Manifest, prepared: Prepared, run: Run) -> None:
-    """Write all that is known of a run before its first step, the manifest last.
-
-    Logs of another run are deleted.
-    """
-    out, start = run.out, run.start
-    for name in (MANIFEST_NAME, *LOGS):
-        (out / name).unlink(missing_ok=True)
-    for planned in run.sets:
-        write_set(planned, out)
-    prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
-    (out / INIT_CONFIG_NAME).unlink(missing_ok=True)
-    if start is not None:
-        text = json.dumps(dict(start.raw_config), indent=1) + "\n"
-        (out / INIT_CONFIG_NAME).write_text(text, encoding="utf-8")
-    write_manifest(manifest, out / MANIFEST_NAME)
-
-
-def _beginning_files(manifest: Manifest) -> list[str]:
-    """What `_write_beginning` writes; first the manifest, which says: not finished."""
-    sets = [file for row in manifest.sets for file in (row.file, row.planted_file)]
-    files = (MANIFEST_NAME, TOKENIZER_DIR, INIT_CONFIG_NAME, *sets)
-    return [file for file in files if file is not None]
+def step_rates(config: Config, n_steps: int) -> np.ndarray:
+    """Learning rate of each step, (n_steps,) float32."""
+    schedule = learning_rate(config.optimizer, n_steps)
+    return np.asarray(jax.jit(jax.vmap(schedule))(jnp.arange(n_steps)))

@@ -47,14 +47,13 @@ def earlier_manifest(out: Any, manifest: Manifest) -> Manifest | None:
         InputError: If checkpoints of another run stand here, which a new run would
             take for its own or delete, or its model, which it would replace.
     """
-    earlier = None
+    earlier, steps = None, saved_steps(out)
     if (out / MANIFEST_NAME).exists():
-        try:
+        # One of another version, or damaged, cannot be read.
+        with contextlib.suppress(InputError):
             earlier = read_manifest(out / MANIFEST_NAME)
-        except InputError:
-            earlier = None  # of another version, or damaged
-    steps = saved_steps(out)
-    if earlier is not None and run_inputs(earlier) == run_inputs(manifest):
+    is_same = earlier is not None and run_inputs(earlier) == run_inputs(manifest)
+    if earlier is not None and is_same:
         # Without git the version of the package says all that is known of the code.
         is_same_code = earlier.code == manifest.code and (
             manifest.code is not None or earlier.jaxcontam == manifest.jaxcontam
@@ -77,7 +76,6 @@ def earlier_manifest(out: Any, manifest: Manifest) -> Manifest | None:
             f"at step {steps[-1]}",
             hint=f"another --out, or delete {out / CHECKPOINTS_DIR} to start anew",
         )
-    is_same = earlier is not None and run_inputs(earlier) == run_inputs(manifest)
     if (out / MODEL_DIR).is_dir() and not is_same:
         raise InputError(
             f"{out}: holds the model of {_run_words(earlier, manifest)}",
@@ -293,7 +291,7 @@ def copy_to(folder: Any, home: Any, names: Iterable[str]) -> None:
         if source.is_dir():
             if target.exists():
                 target.rmtree()
-            _copy_folder(source, target)
+            copy_to(source, target, [path.name for path in source.iterdir()])
         elif source.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             source.copy(target, overwrite=True)
@@ -304,12 +302,3 @@ def copy_to(folder: Any, home: Any, names: Iterable[str]) -> None:
 def is_same_folder(out: Path, home: Any) -> bool:
     """Whether a run is kept where it is written, also by a link."""
     return not is_url(home) and home.exists() and os.path.samefile(out, home)
-
-
-def _copy_folder(source: Any, target: Any) -> None:
-    target.mkdir(parents=True, exist_ok=True)
-    for path in source.iterdir():
-        if path.is_dir():
-            _copy_folder(path, target / path.name)
-        else:
-            path.copy(target / path.name, overwrite=True)

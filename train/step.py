@@ -25,7 +25,7 @@ from jaxcontam.models.decoder import Decoder, abstract_decoder
 from jaxcontam.models.fused_attention import Hardware, matmul_precision
 from jaxcontam.models.sharding import (
     DATA_AXIS,
-    MODEL_AXIS,
+    FSDP_AXIS,
     ROWS,
     WeightSharding,
     mesh_sharding,
@@ -36,6 +36,8 @@ from train.config import PLAIN, Compute, Optimizer
 from train.loss import head_loss
 
 _REPLICATED = PartitionSpec()
+# Kernels whose products are added to the residual stream.
+_RESIDUAL = (".out.kernel", "mlp.down.kernel", "shared.down.kernel")
 # A weight is gathered in pieces of at most this many bytes, or of one layer.
 _PIECE_BYTES = 1 << 27
 
@@ -75,7 +77,7 @@ def training_step(
         opt_state: State of the optimiser.
         batch_BT: (B, T + 1) int32 ids; B divides by the devices times `micro_batches`.
         compute: Precision, rematerialisation and micro-batches.
-        mesh: With axes `data` and `model`; rows are split over both. None is one
+        mesh: With axes `data` and `fsdp`; rows are split over both. None is one
             device.
         layout: Sharding of the weights, gradients and optimiser state. None replicates
             them.
@@ -96,9 +98,13 @@ def training_step(
 
     if mesh is not None:
         on_device, specs = local, layout.specs(params)
-        n_parts = mesh.shape[MODEL_AXIS]
+        n_parts = mesh.shape[FSDP_AXIS]
 
         def local_mean(params: nnx.State, batch_BT: jax.Array):
+            # Each device's own, or each use of a weight would sum over all devices.
+            params = jax.tree.map_with_path(
+                lambda path, leaf: _own(leaf, layout.spec(weight_name(path))), params
+            )
             loss, gradients = on_device(params, batch_BT)
             gradients = jax.tree.map_with_path(
                 lambda path, gradient: _mean(
@@ -113,8 +119,7 @@ def training_step(
             mesh=mesh,
             in_specs=(specs, ROWS),
             out_specs=(_REPLICATED, specs),
-            # Scans start from constants, which the check takes for replicated.
-            check_vma=False,
+            check_vma=_checked(on),
         )
     loss, gradients = local(params, batch_BT)
     norms = optax.tree.norm(gradients), optax.tree.norm(params)
@@ -156,6 +161,17 @@ def learning_rate(config: Optimizer, n_steps: int) -> optax.Schedule:
     )
 
 
+def _checked(on: Hardware) -> bool:
+    """Check what is equal on all devices; JAX's splash kernel does not say."""
+    return on.platform != "tpu"
+
+
+def _own(leaf: jax.Array, spec: PartitionSpec) -> jax.Array:
+    """A weight as the device's own: what is equal on several becomes a copy of each."""
+    axes = (DATA_AXIS, FSDP_AXIS) if spec == _REPLICATED else (DATA_AXIS,)
+    return jax.lax.pcast(leaf, axes, to="varying")
+
+
 def _mean(local: jax.Array, spec: PartitionSpec, n_parts: int) -> jax.Array:
     """Mean over all devices of a loss or of a weight's gradient.
 
@@ -163,7 +179,7 @@ def _mean(local: jax.Array, spec: PartitionSpec, n_parts: int) -> jax.Array:
     pass of all-gather.
     """
     if spec == _REPLICATED:
-        return jax.lax.pmean(local, (DATA_AXIS, MODEL_AXIS))
+        return jax.lax.pmean(local, (DATA_AXIS, FSDP_AXIS))
     return jax.lax.pmean(local / n_parts, DATA_AXIS)
 
 
@@ -190,13 +206,13 @@ def batch_loss(
 
     if mesh is None:
         return local(params, batch_BT)
-    n_parts = mesh.shape[MODEL_AXIS]
+    n_parts = mesh.shape[FSDP_AXIS]
     return jax.shard_map(
         lambda *own: _mean(local(*own), _REPLICATED, n_parts),
         mesh=mesh,
         in_specs=(layout.specs(params), ROWS),
         out_specs=_REPLICATED,
-        check_vma=False,
+        check_vma=_checked(on),
     )(params, batch_BT)
 
 
@@ -230,7 +246,8 @@ def _loss_and_gradients(
             found = differentiate(params, part_BT)
             return jax.tree.map(jnp.add, total, found), None
 
-        zero = (jnp.float32(0.0), jax.tree.map(jnp.zeros_like, params))
+        no_loss = jnp.zeros_like(batch_BT, shape=(), dtype=jnp.float32)
+        zero = no_loss, jax.tree.map(jnp.zeros_like, params)
         parts_NBT = batch_BT.reshape(
             compute.micro_batches, B // compute.micro_batches, width
         )
@@ -312,27 +329,40 @@ def state_shardings(
 
 
 def fresh_decoder(config: DecoderConfig, *, seed: int, mesh: Mesh | None) -> Decoder:
-    """Initialise random weights, each device its own shard.
-
-    The numbers do not depend on the mesh. Without one they are computed eagerly, which
-    rounds some of them differently, by one unit in the last place.
-    """
-    if mesh is None:
-        return Decoder(config, rngs=nnx.Rngs(seed))
-    graphdef, init = _sharded_init(config, mesh)
+    """Initialise random weights, each device its own shard of the same numbers."""
+    graphdef, init = _compiled_init(config, mesh)
     return nnx.merge(graphdef, init(jax.random.key(seed)))
 
 
+def residuals_scaled(params: nnx.State, config: DecoderConfig) -> nnx.State:
+    """Random weights whose L layers add 2 L sums that are no larger than one was.
+
+    Source:
+        Radford et al. 2019, "Language Models are Unsupervised Multitask Learners",
+        section 2.3: 1 / sqrt(N) for N residual layers, two in each of L blocks.
+    """
+    scale = (2 * config.n_layers) ** -0.5
+
+    def scaled(path, leaf: jax.Array) -> jax.Array:
+        return leaf * scale if weight_name(path).endswith(_RESIDUAL) else leaf
+
+    return jax.tree.map_with_path(scaled, params)
+
+
 @functools.lru_cache(maxsize=4)
-def _sharded_init(config: DecoderConfig, mesh: Mesh) -> tuple[nnx.GraphDef, Any]:
+def _compiled_init(
+    config: DecoderConfig, mesh: Mesh | None
+) -> tuple[nnx.GraphDef, Any]:
     """(key) -> weights, compiled once a shape and mesh."""
     decoder = abstract_decoder(config)
     graphdef, shapes = nnx.split(decoder)
 
     def init(key: jax.Array) -> nnx.State:
-        return nnx.state(Decoder(config, rngs=nnx.Rngs(key), on=decoder.hardware))
+        fresh = Decoder(config, rngs=nnx.Rngs(key), on=decoder.hardware)
+        return residuals_scaled(nnx.state(fresh), config)
 
-    return graphdef, jax.jit(init, out_shardings=param_shardings(shapes, mesh))
+    out = None if mesh is None else param_shardings(shapes, mesh)
+    return graphdef, jax.jit(init, out_shardings=out)
 
 
 def placed(params: Any, mesh: Mesh) -> Any:

@@ -51,10 +51,10 @@ from jaxcontam.scoring.local import checkpoint_scorer, device_info, model_info
 from jaxcontam.scoring.opened import ModelInfo
 from train.background_check import found_in
 from train.config import PRESETS, RunOptions
+from train.data import read_documents
 from train.manifest import Manifest, read_manifest
-from train.plan import HELD_OUT, PlannedSet
+from train.plant import HELD_OUT, PlannedSet
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
-from train.sources import read_documents
 
 _OUT = Path("runs/canaries")
 # Inside a run's folder: the model that read the background alone.

@@ -23,8 +23,8 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.members.passes import TextModel
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.sources import source_digest
-from train.population_plan import Design, read_pool, texts_in_memory
-from train.sources import corpus_digest
+from train.data import corpus_digest
+from train.population_models import Design, read_pool, texts_in_memory
 
 # Sets of unseen texts that stand beside each set; no two sets share one.
 _UNSEEN_SETS = 2

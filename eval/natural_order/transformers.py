@@ -20,7 +20,7 @@ from jaxcontam.models.config import llama_shape
 from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.pair_plan import PairGroup
 from train.config import Config, Optimizer
-from train.plan import PlannedSet
+from train.plant import PlannedSet
 from train.run_folder import MODEL_DIR
 
 

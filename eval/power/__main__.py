@@ -25,7 +25,7 @@ from eval.python_docs import read_python_docs
 from eval.study import Clock, Records, StudyFlags, finish_study, grouped, run_study, say
 from jaxcontam.cli.main import EXIT_PARTIAL
 from jaxcontam.errors import InputError, check_names
-from train.sources import corpus_digest
+from train.data import corpus_digest
 
 RECORDS_DIR = "models"
 _MODELS, _TINY_MODELS = 1000, 2

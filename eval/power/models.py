@@ -39,8 +39,8 @@ from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.scorer import Scorer
 from train.config import PRESETS
-from train.plan import PlannedSet
-from train.population_plan import Design, Texts, texts_in_memory
+from train.plant import PlannedSet
+from train.population_models import Design, Texts, texts_in_memory
 
 _CUT_TOKENS = 20
 _SHARE = 0.5

@@ -52,8 +52,8 @@ from eval.study import (
 from jaxcontam.errors import InputError
 from jaxcontam.replication.command import Replicate
 from jaxcontam.reports.report_files import REPORT_NAME
+from train.data import corpus_digest
 from train.run_folder import MODEL_DIR
-from train.sources import corpus_digest
 
 PLAIN = "plain"
 # Each set is asked by instructions, and by its first pieces alone.

@@ -199,7 +199,7 @@ def _serve(
 
 
 def _our_core_step(folder: Path, batch: np.ndarray) -> Step:
-    from train.population_workers import keep_freed_memory
+    from jaxcontam.processes import keep_freed_memory
 
     # As `train.pretrain` does for small models.
     keep_freed_memory()

@@ -1,6 +1,6 @@
 """Weights sharded over devices (ZeRO stage 3, or FSDP), gathered layer by layer.
 
-The devices of a mesh's `model` axis keep a shard of each large weight. Rows are divided
+The devices of a mesh's `fsdp` axis keep a shard of each large weight. Rows are divided
 among all devices; before a layer is computed its weights are gathered, and dropped
 after it. A model needs the memory of its shards, one whole layer and the embedding.
 
@@ -22,9 +22,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxcontam.errors import InputError
 from jaxcontam.models.stacks import STACKS
 
-DATA_AXIS, MODEL_AXIS = "data", "model"
-"""Axes of a mesh: rows are divided among all of its devices, weights along `model`."""
-ROWS = PartitionSpec((DATA_AXIS, MODEL_AXIS))
+DATA_AXIS, FSDP_AXIS = "data", "fsdp"
+"""Axes of a mesh: rows are divided among all of its devices, weights along `fsdp`."""
+ROWS = PartitionSpec((DATA_AXIS, FSDP_AXIS))
 """Spec of arrays whose first axis is rows."""
 
 _STACKED = tuple(f"{stack}." for stack in STACKS)
@@ -56,7 +56,7 @@ def divided_axis(name: str, shape: tuple[int, ...], n_parts: int) -> int | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WeightSharding:
-    """Axes of weights that are sharded over a mesh's `model` axis; others are whole."""
+    """Axes of weights that are sharded over a mesh's `fsdp` axis; others are whole."""
 
     axes: tuple[tuple[str, int], ...] = ()
 
@@ -65,7 +65,7 @@ class WeightSharding:
         axis = dict(self.axes).get(name)
         if axis is None:
             return PartitionSpec()
-        return PartitionSpec(*(None,) * axis, MODEL_AXIS)
+        return PartitionSpec(*(None,) * axis, FSDP_AXIS)
 
     def specs(self, state: Any) -> Any:
         """Partition specs of all weights, in the structure of the state."""
@@ -106,7 +106,7 @@ def mesh_sharding(state: Any, mesh: Mesh) -> WeightSharding:
 
     A mesh that divides less than half of the weights is refused.
     """
-    n_parts = mesh.shape[MODEL_AXIS]
+    n_parts = mesh.shape[FSDP_AXIS]
     sharding = weight_sharding(state, n_parts)
     leaves = jax.tree.leaves_with_path(state)
     sizes = {weight_name(path): leaf.size for path, leaf in leaves}
@@ -114,7 +114,7 @@ def mesh_sharding(state: Any, mesh: Mesh) -> WeightSharding:
     if n_parts > 1 and share < 0.5:
         width = state["embedding"].shape[-1]
         raise InputError(
-            f"--mesh model={n_parts}: only {share:.0%} of this model's weights can be "
+            f"--mesh fsdp={n_parts}: only {share:.0%} of this model's weights can be "
             f"divided by {n_parts}",
             hint=f"take a divisor of the model's width {width:,}, such as a power of "
             "two",
@@ -163,17 +163,17 @@ def _gathered(leaf: jax.Array, axis: int | None) -> jax.Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def _gather(leaf: jax.Array, axis: int) -> jax.Array:
-    return jax.lax.all_gather(leaf, MODEL_AXIS, axis=axis, tiled=True)
+    return jax.lax.all_gather(leaf, FSDP_AXIS, axis=axis, tiled=True)
 
 
 def _gather_forward(leaf: jax.Array, axis: int) -> tuple[jax.Array, None]:
-    return jax.lax.all_gather(leaf, MODEL_AXIS, axis=axis, tiled=True), None
+    return jax.lax.all_gather(leaf, FSDP_AXIS, axis=axis, tiled=True), None
 
 
 def _gather_backward(axis: int, _: None, cotangent: jax.Array) -> tuple[jax.Array]:
     """Each device's shard, summed over devices in float32 whatever the dtype."""
     summed = jax.lax.psum_scatter(
-        cotangent.astype(jnp.float32), MODEL_AXIS, scatter_dimension=axis, tiled=True
+        cotangent.astype(jnp.float32), FSDP_AXIS, scatter_dimension=axis, tiled=True
     )
     return (summed.astype(cotangent.dtype),)
 

@@ -151,7 +151,7 @@ class DeviceFlags(DtypeFlags):
     budget: float | None = None
     """For an api: model: most that the run may cost, at these prices."""
     mesh: str | None = None
-    """How devices share the work, such as data=4,model=2: 4 copies of the model, each
+    """How devices share the work, such as data=4,fsdp=2: 4 copies of the model, each
     divided between 2 devices (default: a copy on every device)."""
     shard: str | None = None
     """Score part I of N (I/N, from 0/N) into --store and end; the same command without

@@ -21,7 +21,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from jaxcontam.models.attention import softcapped
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import DATA_AXIS, MODEL_AXIS, WeightSharding, weight_name
+from jaxcontam.models.sharding import DATA_AXIS, FSDP_AXIS, WeightSharding, weight_name
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.mesh import on_mesh, over_mesh, rows_on_mesh, weights_mesh
 from jaxcontam.scoring.rows import fill, rows_of
@@ -133,11 +133,11 @@ def _norms(
                 if weight_name(path) in divided:
                     # The gradient of a gathered weight is the sum over the devices
                     # that gathered it, and each took the same row.
-                    parts += square / mesh.shape[MODEL_AXIS] ** 2
+                    parts += square / mesh.shape[FSDP_AXIS] ** 2
                 else:
                     whole += square
             return jnp.sqrt(
-                whole + (jax.lax.psum(parts, MODEL_AXIS) if divided else parts)
+                whole + (jax.lax.psum(parts, FSDP_AXIS) if divided else parts)
             )
 
         with jax.default_matmul_precision(nnx.merge(graphdef, state).precision):

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import hardware, kernel_of, kernel_of_rows
-from jaxcontam.models.sharding import MODEL_AXIS
+from jaxcontam.models.sharding import FSDP_AXIS
 from jaxcontam.processes import cpu_cores
 from jaxcontam.scoring.identity import ScoreIdentity, cpu_kind, scoring_code
 from jaxcontam.scoring.kernel import VERSION
@@ -128,7 +128,7 @@ def device_info(mesh: Mesh | None = None) -> DeviceInfo:
         kind=device.device_kind,
         n=mesh.size,
         cpu_cores=cpu_cores(),
-        n_model=mesh.shape[MODEL_AXIS],
+        n_model=mesh.shape[FSDP_AXIS],
     )
 
 

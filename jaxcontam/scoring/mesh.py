@@ -1,6 +1,6 @@
-"""Scoring over a device mesh: rows over all devices, weights along the axis `model`.
+"""Scoring over a device mesh: rows over all devices, weights along the axis `fsdp`.
 
-With one device on the axis `model` the weights are replicated, and devices do not
+With one device on the axis `fsdp` the weights are replicated, and devices do not
 communicate. With more, a device gathers a layer's weights before it computes the layer.
 A mesh may span processes: each calls with the same rows, puts its own devices' rows on
 them, and receives all scores.
@@ -22,7 +22,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxcontam.errors import InputError
 from jaxcontam.models.sharding import (
     DATA_AXIS,
-    MODEL_AXIS,
+    FSDP_AXIS,
     ROWS,
     WeightSharding,
     mesh_sharding,
@@ -35,20 +35,20 @@ __all__ = ["MeshShape", "device_mesh", "parse_mesh"]
 
 
 def device_mesh(shape: MeshShape, devices: Sequence[Any] | None = None) -> Mesh:
-    """Devices on the axes `data` and `model`; None takes those of all processes."""
+    """Devices on the axes `data` and `fsdp`; None takes those of all processes."""
     devices = jax.devices() if devices is None else devices
     n = len(devices)
-    if shape.data is None and n % shape.model:
+    if shape.data is None and n % shape.fsdp:
         raise InputError(
-            f"--mesh {shape} needs a multiple of {shape.model} devices, found {n}"
+            f"--mesh {shape} needs a multiple of {shape.fsdp} devices, found {n}"
         )
-    data = n // shape.model if shape.data is None else shape.data
-    if data * shape.model != n:
+    data = n // shape.fsdp if shape.data is None else shape.data
+    if data * shape.fsdp != n:
         raise InputError(
-            f"--mesh {shape} needs {data * shape.model} devices, found {n}",
+            f"--mesh {shape} needs {data * shape.fsdp} devices, found {n}",
             hint="leave data out to use all",
         )
-    sizes, names = (data, shape.model), (DATA_AXIS, MODEL_AXIS)
+    sizes, names = (data, shape.fsdp), (DATA_AXIS, FSDP_AXIS)
     # Written out: the default differs between versions of JAX.
     kinds = (AxisType.Auto, AxisType.Auto)
     try:
@@ -63,7 +63,7 @@ def weights_mesh(state: Any) -> Mesh:
     for leaf in jax.tree.leaves(state):
         # Some leaves' shardings have no mesh, or one of no devices.
         mesh = getattr(getattr(leaf, "sharding", None), "mesh", None)
-        if isinstance(mesh, Mesh) and mesh.axis_names == (DATA_AXIS, MODEL_AXIS):
+        if isinstance(mesh, Mesh) and mesh.axis_names == (DATA_AXIS, FSDP_AXIS):
             return mesh
     return device_mesh(MeshShape(), jax.local_devices())
 

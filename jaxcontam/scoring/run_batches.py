@@ -115,7 +115,7 @@ def room_for(what: str) -> Iterator[None]:
             raise
         raise NoRoomError(
             f"the device has no memory for {what}",
-            hint="a smaller --batch-tokens, --dtype bfloat16 or --mesh model=N needs "
+            hint="a smaller --batch-tokens, --dtype bfloat16 or --mesh fsdp=N needs "
             "less; or the longest examples cut with --max-example-tokens",
         ) from None
 

@@ -283,7 +283,7 @@ def division_on(
 def _spans(shape: "MeshShape") -> bool:
     import jax
 
-    return shape.model > jax.local_device_count()
+    return shape.fsdp > jax.local_device_count()
 
 
 def _is_stored(batch: BatchT, work: Work[BatchT, ValueT], store: ScoreStore) -> bool:
@@ -296,14 +296,14 @@ def _is_stored(batch: BatchT, work: Work[BatchT, ValueT], store: ScoreStore) -> 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MeshShape:
-    """Copies of the weights (None: as many as fit), each on `model` devices."""
+    """Copies of the weights (None: as many as fit), each over `fsdp` devices."""
 
     data: int | None = None
-    model: int = 1
+    fsdp: int = 1
 
     def __str__(self) -> str:
         data = "" if self.data is None else f"data={self.data},"
-        return f"{data}model={self.model}"
+        return f"{data}fsdp={self.fsdp}"
 
 
 def parse_mesh(word: str | None) -> MeshShape:
@@ -312,11 +312,12 @@ def parse_mesh(word: str | None) -> MeshShape:
         return MeshShape()
     found: dict[str, int] = {}
     for part in word.split(","):
-        match = re.fullmatch("(data|model)=([1-9][0-9]{0,6})", part.strip())
+        match = re.fullmatch("(data|fsdp)=([1-9][0-9]{0,6})", part.strip())
         if match is None or match[1] in found:
+            renamed = "; fsdp was called model" if "model=" in word else ""
             raise InputError(
-                f"--mesh names data and model with their sizes, got {word!r}",
-                hint="such as --mesh data=4,model=2; either may be left out",
+                f"--mesh names data and fsdp with their sizes, got {word!r}",
+                hint=f"such as --mesh data=4,fsdp=2; either may be left out{renamed}",
             )
         found[match[1]] = int(match[2])
     return MeshShape(**found)

@@ -41,7 +41,7 @@ from jaxcontam.replication.judges import Judged, consensus
 from jaxcontam.replication.overlap import ROUGE_L, overlap_results, overlap_scores
 from jaxcontam.replication.recorded import read_recorded
 from tests.support.instances import judged, saved
-from train.plan import PlannedSet
+from train.plant import PlannedSet
 
 pytestmark = pytest.mark.unoptimised
 

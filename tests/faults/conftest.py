@@ -8,7 +8,7 @@ from flax import nnx
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
-from train.tokenizer import train_tokenizer
+from train.tokens import train_tokenizer
 
 SHAPE = llama_shape(
     vocab_size=280, d_model=8, n_layers=1, n_heads=2, d_ff=8, context=16

@@ -54,7 +54,7 @@ from jaxcontam.scoring.api.logprobs import Way, read_prompt_scores
 from tests.faults.folders import allowed, contents
 from tests.support.train_corpus import manifest_of, planted_set
 from train.manifest import manifest_json, read_manifest
-from train.plan import read_plan
+from train.plant import read_plan
 
 # What readers stumble over: ends of lines, quotes, marks, halves of characters, numbers
 # that are none or too large, brackets that nest.

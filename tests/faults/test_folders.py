@@ -35,7 +35,7 @@ from tests.support.report_documents import audit_report, order_result
 from tests.support.store_process import IDENTITY
 from train.config import PRESETS
 from train.export import write_model
-from train.tokenizer import train_tokenizer
+from train.tokens import train_tokenizer
 
 pytestmark = pytest.mark.unoptimised
 

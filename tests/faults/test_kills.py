@@ -13,7 +13,7 @@ from tests.faults.folders import OF_HERE, ROOT
 from tests.support.train_corpus import write_corpus
 from train.checkpoints import saved_steps
 from train.manifest import read_manifest
-from train.step_log import read_rows
+from train.report import read_rows
 
 pytestmark = pytest.mark.unoptimised
 

@@ -46,10 +46,11 @@ from tests.support.store_process import (
     TABLE,
     drawn_sequences,
 )
-from train import population_job, tokens
-from train.population_job import ModelResult
-from train.sources import open_corpus
-from train.step_log import MetricsLog
+from train import population as population_command
+from train import tokens
+from train.data import open_corpus
+from train.population import ModelResult
+from train.report import MetricsLog
 
 pytestmark = pytest.mark.unoptimised
 
@@ -202,7 +203,7 @@ def metrics(process):
             process.make(before)
             for steps in ((before + 1, before + 2, before + 3), (before + 4,)):
                 numbers = {"loss": np.float32([1 / n for n in steps])}
-                log.append(steps[-1], numbers, tokens_a_step=32, seconds=0.0)
+                log.add(steps[-1], numbers, tokens_a_step=32, seconds=0.0)
                 process.may_die()
             new.write_text(str(before + 4))
             new.replace(checkpoint)
@@ -230,15 +231,14 @@ def population(process):
     )
     found = []
     for seed in range(3):
-        result = population_job.finished_result(job, seed)
+        result = population_command.finished_result(job, seed)
         if result is None:
             process.make(seed)
             fields = {field.name: 1 for field in dataclasses.fields(ModelResult)}
             result = ModelResult(**fields | {"seed": seed, "rows": ()})
-            no_manifest = dict.fromkeys(("_manifest", "write_manifest"), mock.DEFAULT)
-            with mock.patch.multiple(population_job, **no_manifest):
+            with mock.patch.object(population_command, "_write_manifest"):
                 model = SimpleNamespace(seed=seed)
-                population_job.write_model(job, model, result, None)
+                population_command.write_model(job, model, result, None)
             process.look()
         found.append(result)
     return found

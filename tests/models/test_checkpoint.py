@@ -22,7 +22,7 @@ from jaxcontam.models.families import FAMILIES
 from tests.support.decoders import LLAMA, SHAPES, assert_same_weights, spread, weights
 from tests.support.family_files import drawn, raw_config, write
 from tests.support.refused import refusal
-from train.tokenizer import train_tokenizer
+from train.tokens import train_tokenizer
 
 
 @pytest.fixture(scope="module")

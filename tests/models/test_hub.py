@@ -22,7 +22,7 @@ from jaxcontam.models.hub import fingerprint_files
 from tests.support.decoders import spread
 from tests.support.family_files import RAW
 from tests.support.refused import refusal
-from train.tokenizer import train_tokenizer
+from train.tokens import train_tokenizer
 
 OLD = 1_600_000_000
 

@@ -40,7 +40,7 @@ def growth_and_size(folder, word):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 @pytest.mark.parametrize(
-    ("n_devices", "word"), [(1, None), (8, "model=8"), (8, "data=2,model=4")]
+    ("n_devices", "word"), [(1, None), (8, "fsdp=8"), (8, "data=2,fsdp=4")]
 )
 def test_host_holds_little_beside_the_model(n_devices, word, tmp_path, monkeypatch):
     small = gpt2_shape(vocab_size=40, d_model=8, n_layers=1, n_heads=1, context=8)

@@ -43,7 +43,7 @@ from tests.support.torch_reference import (
     torch_logprobs,
     torch_moments,
 )
-from train.tokenizer import train_tokenizer
+from train.tokens import train_tokenizer
 
 pytestmark = [pytest.mark.parity, pytest.mark.unoptimised]
 

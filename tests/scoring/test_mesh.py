@@ -20,7 +20,7 @@ from jaxcontam.scoring.mesh import MeshShape, device_mesh, parse_mesh
 from tests.support.family_files import RAW
 from tests.support.mesh_process import KINDS, decoder, started
 
-WHOLE, DIVIDED = "data=8", "data=2,model=4"
+WHOLE, DIVIDED = "data=8", "data=2,fsdp=4"
 
 
 def read(path):
@@ -89,10 +89,10 @@ def test_each_divided_weight_is_gathered_once_and_nothing_else_is_sent(eight):
     assert list(eight[f"{WHOLE} collectives"]) == []
     # In the body of the loop over layers those of qkv, out, up and down; before it the
     # embedding, which is the head too.
-    assert list(eight["model=8 collectives"]) == ["all-gather"] * (4 + 1)
+    assert list(eight["fsdp=8 collectives"]) == ["all-gather"] * (4 + 1)
 
 
-@pytest.mark.parametrize(("word", "n_model"), [(WHOLE, 1), ("model=8", 8)])
+@pytest.mark.parametrize(("word", "n_model"), [(WHOLE, 1), ("fsdp=8", 8)])
 def test_a_device_keeps_its_share_and_needs_less_than_the_model(eight, word, n_model):
     whole = eight["bytes"]
     # Norms are on every device, and so are a few rows of ids.
@@ -103,18 +103,18 @@ def test_a_device_keeps_its_share_and_needs_less_than_the_model(eight, word, n_m
 
 def test_mesh_is_spelled_in_any_order_and_in_part():
     assert parse_mesh(None) == MeshShape(None, 1)
-    assert parse_mesh("model=2") == MeshShape(None, 2)
+    assert parse_mesh("fsdp=2") == MeshShape(None, 2)
     assert parse_mesh("data=4") == MeshShape(4, 1)
-    assert parse_mesh("data=4,model=2") == parse_mesh("model=2, data=4")
-    assert parse_mesh("model=2, data=4") == MeshShape(4, 2)
+    assert parse_mesh("data=4,fsdp=2") == parse_mesh("fsdp=2, data=4")
+    assert parse_mesh("fsdp=2, data=4") == MeshShape(4, 2)
 
 
 @pytest.mark.parametrize(
     ("word", "needs"),
     [
-        ("data=4,model=2", "data=4,model=2 needs 8 devices"),
-        ("data=2", "data=2,model=1 needs 2 devices"),
-        ("model=4", "model=4 needs a multiple of 4 devices"),
+        ("data=4,fsdp=2", "data=4,fsdp=2 needs 8 devices"),
+        ("data=2", "data=2,fsdp=1 needs 2 devices"),
+        ("fsdp=4", "fsdp=4 needs a multiple of 4 devices"),
     ],
 )
 def test_devices_that_do_not_make_the_mesh_are_counted(word, needs):
@@ -133,7 +133,7 @@ def test_a_model_of_which_little_divides_is_refused(d_ff, share):
     with pytest.raises(InputError) as caught:
         mesh_sharding(nnx.state(decoder(d_ff=d_ff)), mesh)
     assert str(caught.value) == (
-        f"--mesh model=3: only {share} of this model's weights can be divided by 3"
+        f"--mesh fsdp=3: only {share} of this model's weights can be divided by 3"
     )
     assert "a divisor of the model's width 32," in caught.value.hint
 
@@ -151,10 +151,10 @@ def test_two_processes_share_a_mesh_and_read_their_halves(one, tmp_path):
     )
     size = (folder / "model.safetensors").stat().st_size
     for found in both:
-        for word in ("model=4", "data=2,model=2"):
+        for word in ("fsdp=4", "data=2,fsdp=2"):
             for kind in KINDS:
                 assert_same_scores(found, one, word, kind)
         # A half of each kernel and of the embedding; norms and the file's header apart.
-        assert 0.48 * size < found["model=4 read"] < 0.54 * size
+        assert 0.48 * size < found["fsdp=4 read"] < 0.54 * size
         # Each process has a whole copy on its two devices.
-        assert 0.95 * size < found["data=2,model=2 read"] <= size
+        assert 0.95 * size < found["data=2,fsdp=2 read"] <= size

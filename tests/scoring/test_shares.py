@@ -177,7 +177,7 @@ def test_a_joined_process_has_a_share_unless_a_copy_spans_processes(
     monkeypatch.setattr(shares, "process_count", lambda: n_processes)
     monkeypatch.setattr(shares, "process_index", lambda: n_processes - 1)
     assert jax.local_device_count() < 8
-    assert shares.share_of_process(shares.MeshShape(model=model)) == expected
+    assert shares.share_of_process(shares.MeshShape(fsdp=model)) == expected
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
-"""Rows that hold a copy, one copy at a time: a witness for `train.rows`."""
+"""Rows that hold a copy, one copy at a time: a witness for `train.data`."""
 
 import numpy as np
 
 from jaxcontam.data.benchmark import Benchmark
-from train.plan import PlannedSet
+from train.plant import PlannedSet
 from train.tokens import Documents
 
 

@@ -15,8 +15,8 @@ from flax import nnx
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
 from train.config import PRESETS, Compute, Config
+from train.data import Rows, row_batches
 from train.loop import Watch, compiled_step, train
-from train.rows import Rows, row_batches
 from train.step import abstract_params, fresh_decoder, placed, whole_decoder
 
 N_STEPS = 12

@@ -154,7 +154,7 @@ def eight(out):
     assert len(jax.devices()) == 8
     found = {"data=8 tokens": token_scores(placed("data=8"))}
     for kind in ("tokens", "pairs"):
-        word = "data=2,model=4"
+        word = "data=2,fsdp=4"
         found[f"{word} {kind}"] = KINDS[kind](placed(word))
     ids = np.stack(drawn(LENGTH, LENGTH, 8 * ROWS_OF_A_DEVICE, seed=2))
     found["together"] = _rows_together(None, ids)
@@ -166,7 +166,7 @@ def eight(out):
     )
     whole = nnx.eval_shape(lambda: Decoder(shape, rngs=nnx.Rngs(0)))
     found["bytes"] = sum(4 * leaf.size for leaf in jax.tree.leaves(nnx.state(whole)))
-    for word in ("data=8", "model=8"):
+    for word in ("data=8", "fsdp=8"):
         program = compiled(shape, device_mesh(parse_mesh(word)))
         memory = program.memory_analysis()
         sent = re.findall(rf"= .*? ({_COLLECTIVES})(?:-start)?\(", program.as_text())
@@ -181,7 +181,7 @@ def families(out, folder):
     from tests.support.decoders import weights
     from tests.support.family_files import RAW, drawn, raw_config, write
 
-    mesh = device_mesh(parse_mesh("data=2,model=2"))
+    mesh = device_mesh(parse_mesh("data=2,fsdp=2"))
     for model_type, dtype in itertools.product(RAW, ("float32", "bfloat16")):
         raw = raw_config(model_type, tie_word_embeddings=True)
         place = Path(folder) / f"{model_type}-{dtype}"
@@ -217,7 +217,7 @@ def family_scores(out):
         state = jax.tree.map(lambda leaf: 0.2 * leaf, state)
         for name, mesh, rows in (
             ("one", device_mesh(MeshShape(), jax.devices()[:1]), ids[:2]),
-            ("mesh", device_mesh(MeshShape(model=2)), ids),
+            ("mesh", device_mesh(MeshShape(fsdp=2)), ids),
         ):
             forward = sharded_forward(graphdef, state, mesh, moments=False)
             scores = np.asarray(forward(rows, rows).logprobs)
@@ -232,7 +232,7 @@ def half(out, folder, port, process):
     assert (len(jax.local_devices()), len(jax.devices())) == (2, 4)
     found = {}
     with counted_bytes() as read:
-        for word in ("model=4", "data=2,model=2"):
+        for word in ("fsdp=4", "data=2,fsdp=2"):
             read.clear()
             model = load_decoder(Path(folder), mesh=device_mesh(parse_mesh(word)))
             found[f"{word} read"] = sum(read)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from train.data import Rows, row_batches
 from train.loop import Watch, train
-from train.rows import Rows, row_batches
 from train.step import fresh_decoder
 
 

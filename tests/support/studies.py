@@ -145,6 +145,7 @@ _HOLDS = {
     "reference_rule": {"cells": "kind n_strata share noise found scaled as_they_are"},
     "replication": {"rows": "planted asked n n_control p_control verdict"},
     "replication.rule": {"cells": "decided_by n rate reference guessed before now"},
+    "torch_curve": {"rows": "steps jaxcontam torch largest deviation"},
     "tuned": {"rows": "model steps method copies value"},
     "unlearning": {"results": "", "texts": "text"},
 }
@@ -248,7 +249,7 @@ def _stamp(path):
 def _twice(name, shared, folder, patch):
     study, out = STUDIES[name], folder / "out"
     # As in a checkout; tests may run where git knows nothing.
-    for place in ("eval.study", "train.prepare", "train.prepared"):
+    for place in ("eval.study", "train.prepare"):
         patch.setattr(f"{place}.code_version", lambda: "a commit")
     codes, documents, stamps = [], [], []
     with contextlib.ExitStack() as stack:

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from train.manifest import Manifest, PlantedSet
+from train.manifest import Manifest, SetRecord
 
 
 def write_corpus(folder, n_documents=60):
@@ -23,7 +23,7 @@ def planted_set(name, copies, steps=(), **fields):
     blank = dict.fromkeys(("fingerprint", "content_digest", "file"), "")
     blank |= {"shuffled": False, "n_examples": 12, "n_tokens": 150}
     blank |= {"token_offsets": (), "orders": ()}
-    return PlantedSet(name=name, copies=copies, steps=steps, **blank | fields)
+    return SetRecord(name=name, copies=copies, steps=steps, **blank | fields)
 
 
 def manifest_of(*sets, **fields):

@@ -28,7 +28,7 @@ def copy_that_writes_its_words(tmp_path, ending):
 @pytest.mark.parametrize("step", ["prepare", "pretrain"])
 def test_the_flags_of_both_steps_are_those_of_one_run(tmp_path, step):
     script, env = copy_that_writes_its_words(tmp_path, "")
-    more = {"MESH": "data=16,model=4", "MICRO_BATCHES": "1", "CODE_VERSION": "abc"}
+    more = {"MESH": "data=16,fsdp=4", "MICRO_BATCHES": "1", "CODE_VERSION": "abc"}
     subprocess.run(["bash", script, step], env=env | more, check=True)
     module, *words = (tmp_path / "words").read_text().splitlines()[1:]
     assert module == f"train.{step}"
@@ -43,7 +43,7 @@ def test_the_flags_of_both_steps_are_those_of_one_run(tmp_path, step):
     trains = step == "pretrain"
     assert run.distributed == trains
     assert run.checkpoints == ("gs://texts/oren" if trains else None)
-    assert run.mesh == ("data=16,model=4" if trains else None)
+    assert run.mesh == ("data=16,fsdp=4" if trains else None)
     assert (tmp_path / "code-version.txt").read_text() == "abc\n"
 
 

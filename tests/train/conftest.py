@@ -11,7 +11,7 @@ from tests.support.train_corpus import manifest_of, planted_set, write_corpus
 from train.audits import plan_audit
 from train.config import Config, Optimizer
 from train.pretrain import Pretrain
-from train.tokenizer import train_tokenizer
+from train.tokens import train_tokenizer
 
 _CONFIG = Config(
     name="smallest",

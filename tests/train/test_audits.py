@@ -22,8 +22,8 @@ from train.audits import (
     references_of,
 )
 from train.manifest import read_manifest
-from train.step_log import audit_steps
-from train.tokenizer import train_tokenizer
+from train.report import audit_steps
+from train.tokens import train_tokenizer
 
 # Its bits are compared with those of the `pulse` run, which compiles plainly.
 pytestmark = pytest.mark.unoptimised

@@ -8,7 +8,7 @@ import pytest
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
 from train.background_check import check_background
-from train.plan import PlannedSet
+from train.plant import PlannedSet
 
 _RNG = np.random.default_rng(0)
 _WORDS = [f"w{i}" for i in range(5000)]

@@ -49,7 +49,7 @@ def gap(found, name, other):
 
 def test_the_optimizers_averages_lie_as_their_weights_and_counters_everywhere():
     shapes = abstract_params(PRESETS["pulse"].decoder)
-    mesh: Any = AbstractMesh((2, 4), ("data", "model"), (AxisType.Auto,) * 2)
+    mesh: Any = AbstractMesh((2, 4), ("data", "fsdp"), (AxisType.Auto,) * 2)
     lie = state_shardings(adamw(PRESETS["pulse"].optimizer, 10, shapes), shapes, mesh)
     sharding = weight_sharding(shapes, 4)
     names = {weight_name(path) for path, _ in jax.tree.leaves_with_path(shapes)}

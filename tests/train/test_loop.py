@@ -2,6 +2,8 @@
 
 import dataclasses
 import shutil
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,14 +13,15 @@ from flax import nnx
 from orbax.checkpoint._src.path import gcs_utils
 
 from jaxcontam.errors import InputError, StorageError
+from jaxcontam.models.config import ExpertShape
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import WeightSharding
+from jaxcontam.models.sharding import WeightSharding, weight_name
 from tests.support.stepwise import train_decoder
 from train import step
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, restore_params, saved_steps
 from train.config import PRESETS, Compute
+from train.data import Rows, row_batches
 from train.loop import Watch, train
-from train.rows import Rows, row_batches
 
 pytestmark = pytest.mark.unoptimised
 
@@ -99,6 +102,54 @@ def test_a_run_that_was_stopped_ends_with_the_weights_of_one_that_was_not(
     assert_equal_weights(trained.decoder, whole[0].decoder)
     assert losses | found == whole[1]
     assert sorted(found) == list(range(done + 1, N_STEPS + 1))
+
+
+def test_kernels_that_add_to_the_residual_stream_begin_smaller_by_their_number():
+    shape = dataclasses.replace(
+        PULSE.decoder,
+        d_model=64,
+        experts=ExpertShape(n=4, n_used=2, normalised=True, d_shared=32),
+    )
+    for config in (PULSE.decoder, shape):
+        decoder = step.fresh_decoder(config, seed=0, mesh=None)
+        n_small = 0
+        for path, leaf in jax.tree.leaves_with_path(nnx.state(decoder)):
+            name = weight_name(path)
+            if name.endswith("kernel"):
+                is_small = name.endswith((".out.kernel", "down.kernel"))
+                n_small += is_small
+                expected = 0.02 / (2 * config.n_layers if is_small else 1) ** 0.5
+                # Five standard errors of the deviation of so many normal numbers.
+                rel = 5 / (2 * leaf.size) ** 0.5
+                assert float(np.std(leaf)) == pytest.approx(expected, rel=rel)
+        assert n_small == (3 if config is shape else 2)
+
+
+def test_saving_takes_a_fiftieth_of_the_time_at_most(monkeypatch):
+    seconds, saved = 0.0, []
+
+    def advance(n):
+        nonlocal seconds
+        seconds += n
+
+    def save(step, *_):
+        advance(4.0)
+        saved.append(step)
+
+    monkeypatch.setattr("train.loop.time", SimpleNamespace(monotonic=lambda: seconds))
+    checkpoints: Any = SimpleNamespace(
+        newest=lambda: None, is_kept=lambda step: False, save=save, wait=lambda: None
+    )
+    train(
+        PULSE,
+        Decoder(PULSE.decoder, rngs=nnx.Rngs(7)),
+        batches(),
+        n_steps=N_STEPS,
+        checkpoints=checkpoints,
+        should_stop=lambda: bool(advance(10.0)),
+    )
+    # Six steps before make a minute; twenty make fifty times the four seconds.
+    assert saved == [7, 7 + 1 + 20]
 
 
 def test_all_processes_save_by_the_clock_of_the_first_and_stop_when_one_is_told(

@@ -9,10 +9,9 @@ from tests.support.copy_rows import in_one, steps_of_copy
 from tests.support.train_corpus import manifest_of, planted_set
 from train.config import PRESETS
 from train.manifest import SetOverlap, read_manifest, write_manifest
-from train.plan import PlannedSet
+from train.plant import PlannedSet, build_stream, training_order
 from train.prepare import set_file, stream_manifest, write_set
-from train.stream import build_stream, training_order
-from train.tokenizer import train_tokenizer
+from train.tokens import train_tokenizer
 
 CONTEXT, BATCH = 16, 4
 TEXTS = tuple(f"question {i} has {i} words" for i in range(6))

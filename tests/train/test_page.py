@@ -10,7 +10,7 @@ from tests.support.page_laws import check_page
 from tests.support.train_corpus import manifest_of, planted_set
 from train.manifest import write_manifest
 from train.page import _local_means, main, write_training_page
-from train.step_log import AuditRow, MetricsLog, row_bytes
+from train.report import AuditRow, MetricsLog, StepLog
 
 _N_STEPS = 40
 _SETS = (
@@ -31,10 +31,10 @@ def _write(folder, *, sets=_SETS, losses=None, audited=()):
             block = losses[last - 4 : last]
             names = ("loss", "gradient_norm", "parameter_norm", "rate")
             numbers = dict.fromkeys(names, np.float32(block))
-            log.append(last, numbers, tokens_a_step=64, seconds=last)
+            log.add(last, numbers, tokens_a_step=64, seconds=last)
     rows = [row for step in audited for one in sets for row in _audit(one, step)]
-    audits = row_bytes([dataclasses.asdict(row) for row in rows])
-    (folder / "audits.jsonl").write_bytes(audits)
+    with StepLog(folder / "audits.jsonl") as log:
+        log.append([dataclasses.asdict(row) for row in rows])
     return folder
 
 

@@ -3,9 +3,7 @@
 import dataclasses
 import json
 import math
-import os
 import pickle
-import signal
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,14 +18,20 @@ from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.scoring.local import checkpoint_scorer
 from train.config import PRESETS
+from train.data import open_corpus
 from train.manifest import read_manifest
-from train.population import Population
-from train.population_job import ModelResult, finished_result, power_rows
-from train.population_models import DivergedError, Job, SetResult, last_loss
-from train.population_plan import Design, draw_sets, plan_model, texts_in_memory
-from train.population_workers import over_processes
-from train.sources import open_corpus
-from train.stream import rows_of_copies
+from train.plant import rows_of_copies
+from train.population import ModelResult, Population, finished_result, power_rows
+from train.population_models import (
+    Design,
+    DivergedError,
+    Job,
+    SetResult,
+    draw_sets,
+    last_loss,
+    plan_model,
+    texts_in_memory,
+)
 from train.tokens import token_cache
 
 pytestmark = pytest.mark.unoptimised
@@ -80,8 +84,8 @@ def test_copies_with_a_time_are_trained_on_then_and_others_anywhere(texts):
     model = plan_model(design, texts, seed=4)
     where = {"starts_R": model.starts, "context": design.config.context}
     early, late, spread = (
-        np.concatenate(rows_of_copies(model.stream, one.name, ids, **where)) / 160
-        for one, ids in list(zip(model.sets, model.encoded, strict=True))[1:]
+        np.concatenate(rows_of_copies(model.stream, one.name, **where)) / 160
+        for one in model.sets[1:]
     )
     # A set's four copies of a dozen examples are less than a fifth of all rows.
     assert early.min() >= 0.1 and early.max() < 0.35
@@ -176,67 +180,6 @@ def test_model_whose_loss_is_not_finite_says_from_which_step():
     assert last_loss(np.arange(100.0)) == np.arange(50.0, 100.0).mean()
     with pytest.raises(DivergedError, match="not finite from step 3 on"):
         last_loss(np.array([5.0, 4.0, np.nan, np.nan]))
-
-
-def opener(job):
-    """What runs in the processes of the tests below."""
-
-    def run(task):
-        if task == job["fails"]:
-            raise ValueError("no good")
-        if task == job["dies"]:
-            os.kill(os.getpid(), signal.SIGKILL)
-        cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
-        return task, os.getpid(), len(cores)
-
-    return run
-
-
-def broken_opener(job):
-    raise RuntimeError(f"cannot open {job}")
-
-
-def test_task_that_fails_or_dies_costs_no_other_task():
-    job = {"fails": 2, "dies": 4}
-    found = dict(over_processes(opener, job, range(7), n_processes=2))
-    assert found.keys() == set(range(7))
-    assert found[2].reason == "ValueError: no good"
-    assert "Traceback" in found[2].details
-    assert found[4].reason == f"its process ended with code {-signal.SIGKILL}"
-    for task in (0, 1, 3, 5, 6):
-        number, pid, n_cores = found[task]
-        assert (number, n_cores) == (task, 1)
-        assert pid != os.getpid()
-
-
-class Deadly:
-    """Ends the process that reads it."""
-
-    def __reduce__(self):
-        return os._exit, (3,)
-
-
-@pytest.mark.parametrize(
-    ("opener", "job", "reason"),
-    [
-        # A job so large that its process dies while it is sent.
-        (opener, [Deadly(), bytes(2**20)], "its process ended with code 3"),
-        (broken_opener, "it", "RuntimeError: cannot open it"),
-    ],
-)
-def test_processes_that_cannot_start_do_not_try_every_task(opener, job, reason):
-    found = dict(over_processes(opener, job, range(30), n_processes=2))
-    assert {one.reason for one in found.values()} == {reason}
-    assert len(found) == 3
-
-
-def test_processes_end_when_the_caller_stops():
-    job = {"fails": None, "dies": None}
-    results = over_processes(opener, job, range(50), n_processes=1)
-    _, (_, pid, _) = next(results)
-    results.close()
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
 
 
 @pytest.fixture(scope="module")

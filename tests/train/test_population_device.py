@@ -15,11 +15,7 @@ from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
-from train.population_device import (
-    score_population,
-    score_population_tests,
-    stacked,
-)
+from train.population_device import score_population, score_population_tests, stacked
 
 pytestmark = pytest.mark.unoptimised
 

@@ -26,16 +26,16 @@ from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test
 from train.checkpoints import restore_params, saved_steps
 from train.config import PRESETS
+from train.data import read_documents
 from train.export import export
 from train.export import main as export_main
 from train.loop import train
 from train.manifest import read_manifest, write_manifest
-from train.prepared import prepared_once
+from train.prepare import prepared_once
 from train.pretrain import Pretrain
+from train.report import read_rows
 from train.run_folder import alone, earlier_manifest, keep_at_home, run_home
-from train.sources import read_documents
-from train.step_log import read_rows
-from train.tokenizer import train_tokenizer
+from train.tokens import train_tokenizer
 
 pytestmark = pytest.mark.unoptimised
 

@@ -13,7 +13,7 @@ from tests.support.train_corpus import write_corpus
 from train.checkpoints import saved_steps
 from train.export import export
 from train.manifest import read_manifest
-from train.step_log import read_rows
+from train.report import read_rows
 
 # Minutes: processes of their own, which compile everything again.
 pytestmark = [pytest.mark.unoptimised, pytest.mark.slow]
@@ -70,7 +70,7 @@ def whole(long_corpus, tmp_path_factory):
 
 def test_sigterm_to_one_of_four_saves_all_and_two_go_on(long_corpus, whole, tmp_path):
     out = tmp_path / "run"
-    four = start_all(words(long_corpus, "--out", out, "--mesh", "data=2,model=2"), 4)
+    four = start_all(words(long_corpus, "--out", out, "--mesh", "data=2,fsdp=2"), 4)
     wait_until(four, lambda: len(losses(out)) > 3)
     four[2].send_signal(signal.SIGTERM)
     ended = finish_all(four)
@@ -82,7 +82,7 @@ def test_sigterm_to_one_of_four_saves_all_and_two_go_on(long_corpus, whole, tmp_
     # An export reads what four processes wrote in parts.
     exported = export(out)
     assert load_checkpoint(str(exported)).n_parameters > 0
-    said = run_all(words(long_corpus, "--out", out, "--mesh", "model=2"), 2)
+    said = run_all(words(long_corpus, "--out", out, "--mesh", "fsdp=2"), 2)
     assert f"going on at step {step:,} of" in said[0]
     assert_same_curve(out, whole)
 
@@ -109,7 +109,7 @@ def test_hosts_with_disks_of_their_own_train_as_one_and_share_checkpoints_alone(
     shared, alone = tmp_path / "bucket", tmp_path / "alone"
     disks = [tmp_path / "a", tmp_path / "b"]
     hosts = {"n_devices": 2, "out_of": lambda process: disks[process]}
-    command = words(corpus, "--mesh", "data=2,model=2")
+    command = words(corpus, "--mesh", "data=2,fsdp=2")
     refused = finish_all(start_all(command, 2, **hosts))
     assert [code for code, _, _ in refused] == [2, 2]
     assert "does not see what process 0 writes there" in refused[1][2]

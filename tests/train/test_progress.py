@@ -1,5 +1,6 @@
 """Progress and logs of a run: rates, rows that resume, audits, TensorBoard."""
 
+import dataclasses
 import json
 import sys
 import types
@@ -10,11 +11,19 @@ from flax import nnx
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
+from train.config import RunOptions
 from train.flops import forward_flops
 from train.manifest import write_manifest
-from train.run_log import RunLog, TrainingProgress, step_rates
+from train.prepare import Run
+from train.report import (
+    MetricsLog,
+    RunningMean,
+    StepLog,
+    TrainingProgress,
+    read_rows,
+)
+from train.run import RunLog, step_rates
 from train.step import StepMetrics
-from train.step_log import MetricsLog, cut_rows, read_rows, smoothed
 
 pytestmark = pytest.mark.unoptimised
 
@@ -38,7 +47,20 @@ def _append(log, steps, losses=None, seconds=1.0):
     losses = [float(step) for step in steps] if losses is None else losses
     rates = np.float32([1e-3 * step for step in steps])
     numbers = {"loss": np.float32(losses), "rate": rates}
-    log.append(steps[-1], numbers, tokens_a_step=32, seconds=seconds)
+    log.add(steps[-1], numbers, tokens_a_step=32, seconds=seconds)
+
+
+def _log(audited, out, n_steps, *, last_step=0, plan=None, **options):
+    """The log of a run of so many steps."""
+    run = Run(
+        sets=(),
+        config=audited.config,
+        seed=0,
+        out=out,
+        options=RunOptions(**options),
+    )
+    manifest = dataclasses.replace(audited.manifest, n_steps=n_steps)
+    return RunLog(run, manifest, last_step=last_step, plan=plan)
 
 
 def _numbers(losses):
@@ -84,7 +106,7 @@ def test_mfu_is_the_share_of_the_stated_peak(audited, tmp_path):
     # A run's configuration knows its own: three forward passes of full rows.
     config = audited.config
     assert config.step_flops == 3 * forward_flops(config.decoder, [48] * 4)
-    with RunLog(tmp_path, config, n_steps=10, peak_tflops=1e-6) as log:
+    with _log(audited, tmp_path, 10, peak_tflops=1e-6) as log:
         assert log.progress.update(1, [3.0]).mfu is None
         assert log.progress.update(2, [3.0]).mfu > 0
 
@@ -101,15 +123,15 @@ def test_a_log_gets_a_line_a_minute(capsys):
     ]
 
 
-def test_smoothed_losses_in_blocks_are_those_of_one_call():
+def test_a_mean_of_losses_in_blocks_is_that_of_one_call():
     losses = np.random.default_rng(0).normal(5, 1, size=90).tolist()
-    whole, _ = smoothed(losses)
-    parts, carry = [], (0.0, 0.0)
+    whole, parts = RunningMean(), RunningMean()
     for block in np.array_split(losses, 7):
-        means, carry = smoothed(block.tolist(), carry)
-        parts += means
-    assert parts == whole
-    assert smoothed([None, 2.0, float("nan"), 2.0])[0] == [None, 2.0, 2.0, 2.0]
+        found = parts.after(block.tolist())
+    assert found == whole.after(losses)
+    mean = RunningMean()
+    assert mean.after([None]) is None
+    assert mean.after([2.0, float("nan")]) == mean.after([2.0]) == 2.0
 
 
 class Writer:
@@ -175,7 +197,7 @@ def test_damaged_logs_are_named_and_kept(tmp_path, text, message):
     path = tmp_path / "m.jsonl"
     path.write_text(text)
     with pytest.raises(InputError, match=message):
-        cut_rows(path, last_step=9)
+        StepLog(path, last_step=9)
     assert path.read_text() == text
 
 
@@ -186,7 +208,7 @@ def _decoder(audited, step):
 
 def test_rows_carry_the_rates_of_the_schedule_and_targets_so_far(audited, tmp_path):
     losses = np.random.default_rng(1).normal(5, 1, _N_STEPS).astype(np.float32)
-    with RunLog(tmp_path, audited.config, n_steps=_N_STEPS) as log:
+    with _log(audited, tmp_path, _N_STEPS) as log:
         log.steps(0, _numbers(losses[:10]))
         log.steps(10, _numbers(losses[10:]))
         # Without a plan nothing is audited.
@@ -212,7 +234,7 @@ def test_audits_after_the_step_that_a_run_resumes_from_are_forgotten(
     path = tmp_path / "audits.jsonl"
     lines = [json.dumps({"step": step}) for step in (0, 0, 10, 20)]
     path.write_text("\n".join([*lines, '{"step": 30, "tok']))
-    with RunLog(tmp_path, audited.config, n_steps=24, last_step=last_step):
+    with _log(audited, tmp_path, 24, last_step=last_step):
         assert [row["step"] for row in read_rows(path)] == kept
 
 
@@ -220,7 +242,7 @@ def test_audits_are_written_and_not_counted_as_training(tmp_path, audited, capsy
     write_manifest(audited.manifest, tmp_path / "manifest.json")
     ticks = iter(range(100))
     losses = np.array([6, 5], np.float32)
-    with RunLog(tmp_path, audited.config, n_steps=4, plan=audited.plan) as log:
+    with _log(audited, tmp_path, 4, plan=audited.plan) as log:
         log.progress = TrainingProgress(
             n_steps=4, tokens_a_step=192, clock=lambda: 10.0 * next(ticks)
         )

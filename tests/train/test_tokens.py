@@ -9,9 +9,16 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
-from train.sources import open_corpus
-from train.tokenizer import prefix_id, read_tokenizer, train_tokenizer
-from train.tokens import TokenCache, as_cache, choose_documents, token_cache
+from train.data import open_corpus
+from train.tokens import (
+    TokenCache,
+    as_cache,
+    choose_documents,
+    prefix_id,
+    read_tokenizer,
+    token_cache,
+    train_tokenizer,
+)
 
 TEXTS = [
     *(f"Document {i} holds the number {i * i}.\n" * (i % 5) for i in range(40)),

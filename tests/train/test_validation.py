@@ -24,8 +24,8 @@ from train.manifest import read_manifest
 from train.population_device import train_scanned
 from train.prepare import _n_bytes
 from train.pretrain import Pretrain
+from train.report import read_rows
 from train.step import batch_loss
-from train.step_log import read_rows
 from train.tokens import choose_documents, held_out
 
 pytestmark = pytest.mark.unoptimised

@@ -114,7 +114,7 @@ def neighbour_pairs(
     (P,) first and second row of each pair, and its stratum, which ascends.
     """
     n = len(codes_N)
-    if n < 2:
+    if n == 0:
         nothing = np.zeros(0, np.int64)
         return nothing, nothing, nothing
     sizes = [len(s) for s in split_strata(n, size)]

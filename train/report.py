@@ -1,51 +1,46 @@
-"""Logs of a run that can be resumed: JSON lines with a step, in ascending order.
+"""What a run tells while it trains: logs that can be resumed, and a bar.
 
-A killed run may have written more steps than its last checkpoint has, and half of a
-line. Opened at the step of the checkpoint, a log forgets both, so that the resumed run
-writes each step once.
+Logs are JSON lines with a step, in ascending order. A killed run may have written more
+steps than its last checkpoint has, and half of a line. Opened at the step of the
+checkpoint, a log forgets both, so that the resumed run writes each step once.
 """
 
+import collections
+import contextlib
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from rich.progress import BarColumn, Progress, TextColumn
 
 from jaxcontam.data.journal import claimed
 from jaxcontam.errors import InputError
 from jaxcontam.stats.result import LEVEL
+from jaxcontam.terminal import Terminal
 
 Row = Mapping[str, Any]
+METRICS_NAME = "metrics.jsonl"
+AUDITS_NAME = "audits.jsonl"
+VALIDATION_NAME = "validation.jsonl"
+# Time constant of the running mean: a step's weight falls to 1/e after 50 steps.
+_SMOOTHED_STEPS = 50
+_SECONDS_A_LINE = 60.0
+# Window of the displayed rate.
+_RATE_SECONDS = 60.0
 
 
 def read_rows(path: Path, *, last_step: int | None = None) -> list[dict[str, Any]]:
-    """Rows of a log, without what an interrupted write left at its end.
+    """Rows of a log, up to a step, without what an interrupted write left at its end.
 
     Raises:
         InputError: If a whole line is no row or the steps fall; names the line.
     """
     return _read(path, last_step)[0]
-
-
-def cut_rows(path: Path, *, last_step: int) -> list[dict[str, Any]]:
-    """As `read_rows`, and cuts what it leaves out off the file.
-
-    Raises:
-        InputError: As `read_rows`; the file is then as it was.
-    """
-    rows, n_bytes = _read(path, last_step)
-    if path.is_file() and path.stat().st_size > n_bytes:
-        with path.open("rb+") as file:
-            file.truncate(n_bytes)
-    return rows
-
-
-def row_bytes(rows: Sequence[Row]) -> bytes:
-    """Rows as JSON lines."""
-    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
 
 
 def _read(path: Path, last_step: int | None) -> tuple[list[dict[str, Any]], int]:
@@ -82,13 +77,40 @@ def _read(path: Path, last_step: int | None) -> tuple[list[dict[str, Any]], int]
     return rows, n_bytes
 
 
-METRICS_NAME = "metrics.jsonl"
-# Time constant of the running mean: a step's weight falls to 1/e after 50 steps.
-_SMOOTHED_STEPS = 50
+class StepLog:
+    """A log that a run appends to, and no other process; a context manager."""
+
+    def __init__(self, path: Path, last_step: int = 0):
+        """Open the log, without rows after the step that the run resumes from.
+
+        Before the first step there is nothing to resume: all rows are another run's.
+
+        Raises:
+            InputError: If the file holds something else, which is kept, or another
+                process writes it.
+        """
+        self.rows, n_bytes = _read(path, last_step)
+        self._file = path.open("ab", buffering=0)
+        self._claim = claimed(self._file, path)
+        if not last_step:
+            self.rows, n_bytes = [], 0
+        self._file.truncate(n_bytes)
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Write rows at once; when it returns, the system has them."""
+        lines = [json.dumps(row, allow_nan=False) + "\n" for row in rows]
+        self._file.write("".join(lines).encode())
+        self.rows += map(dict, rows)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
 
-class MetricsLog:
-    """Writes the metrics of a run, block of steps by block; a context manager.
+class MetricsLog(StepLog):
+    """Metrics of a run, block of steps by block.
 
     A row has `step` (from 1) and `tokens` (targets trained on so far); of the step
     `loss` (mean over its targets, nats), `gradient_norm` (before clipping),
@@ -98,23 +120,14 @@ class MetricsLog:
     first, or without a peak).
     """
 
-    def __init__(
-        self, path: Path, *, last_step: int = 0, tensorboard: Path | None = None
-    ):
-        """Open the log, without rows after the step that the run resumes from.
-
-        Raises:
-            InputError: If the file holds something else, another process writes it, or
-                tensorboardX is missing.
-        """
+    def __init__(self, path: Path, last_step: int = 0, tensorboard: Path | None = None):
+        """As `StepLog`; InputError also if tensorboardX is asked for and missing."""
         # First what can be refused, then what changes the file.
         self._writer = None if tensorboard is None else _writer(tensorboard, last_step)
-        self.rows = cut_rows(path, last_step=last_step)
+        super().__init__(path, last_step=last_step)
         self._seconds_before = self.rows[-1]["seconds"] if self.rows else 0.0
-        self._file = path.open("ab", buffering=0)
-        self._claim = claimed(self._file, path)
 
-    def append(
+    def add(
         self,
         last_step: int,
         of_steps: Mapping[str, np.ndarray],
@@ -124,7 +137,7 @@ class MetricsLog:
         tokens_per_second: float | None = None,
         mfu: float | None = None,
     ) -> None:
-        """Write a block of steps; when it returns, the system has them.
+        """Write a block of steps.
 
         Args:
             last_step: Number of the last one, from 1.
@@ -153,8 +166,7 @@ class MetricsLog:
             }
             for step, numbers in enumerate(zip(*of_steps.values(), strict=True), first)
         ]
-        self._file.write(row_bytes(rows))
-        self.rows += rows
+        self.append(rows)
         if self._writer is None:
             return
         for row in rows:
@@ -163,39 +175,10 @@ class MetricsLog:
                     self._writer.add_scalar(f"train/{name}", row[name], row["step"])
         self._writer.flush()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        super().__exit__()
         if self._writer is not None:
             self._writer.close()
-
-
-def smoothed(
-    losses: Sequence[float | None], before: tuple[float, float] = (0.0, 0.0)
-) -> tuple[list[float | None], tuple[float, float]]:
-    """Running mean of losses whose weights fade over some 50 steps.
-
-    The first values are means of what there is, not pulled towards zero.
-
-    Args:
-        losses: Losses of consecutive steps; None where a loss was not a number, which
-            the mean skips.
-        before: What the call for the steps before returned.
-
-    Returns:
-        The mean after each step (None before the first number), and the weighted sum
-        and the weight of all so far, for the steps that follow.
-    """
-    total, weight = before
-    keep = 1 - 1 / _SMOOTHED_STEPS
-    means: list[float | None] = []
-    for loss in losses:
-        if loss is not None and math.isfinite(loss):
-            total, weight = keep * total + loss, keep * weight + 1
-        means.append(total / weight if weight else None)
-    return means, (total, weight)
 
 
 def _writer(folder: Path, last_step: int) -> Any:
@@ -217,8 +200,136 @@ def _writer(folder: Path, last_step: int) -> Any:
     )
 
 
-AUDITS_NAME = "audits.jsonl"
-VALIDATION_NAME = "validation.jsonl"
+class RunningMean:
+    """Mean of losses whose weights fade over some 50 steps, first of all there are."""
+
+    def __init__(self):
+        self._total = self._weight = 0.0
+
+    def after(self, losses: Sequence[float | None]) -> float | None:
+        """The mean after the next losses, but for what is no number; None at first."""
+        for loss in losses:
+            if loss is not None and math.isfinite(loss):
+                keep = 1 - 1 / _SMOOTHED_STEPS
+                self._total = keep * self._total + loss
+                self._weight = keep * self._weight + 1
+        return self._total / self._weight if self._weight else None
+
+
+class TrainingState(NamedTuple):
+    """Progress of a run: running mean of the loss, rates of the last minute, time left.
+
+    `mfu` is the share of the stated peak that the model's operations reach (model FLOPs
+    utilisation). What is not known yet is None.
+    """
+
+    loss: float | None
+    tokens_per_second: float | None
+    mfu: float | None
+    seconds_left: float | None
+
+    def __str__(self) -> str:
+        words = []
+        if self.loss is not None:
+            words.append(f"loss {self.loss:.3f}")
+        if self.tokens_per_second is not None:
+            words.append(f"{self.tokens_per_second:,.0f} tok/s")
+        if self.mfu is not None:
+            words.append(f"MFU {self.mfu:.1%}")
+        if (left := self.seconds_left) is not None:
+            sizes = (("s", 1, 90), ("min", 60, 5400), ("h", 3600, math.inf))
+            unit, size = next((name, n) for name, n, below in sizes if left < below)
+            words.append(f"{left / size:.{int(unit == 'h')}f} {unit} left")
+        return ", ".join(words)
+
+
+class TrainingProgress:
+    """Shows step, loss, tokens per second, MFU and time left; a context manager.
+
+    Rates leave out what comes before the first `update`, compilation above all, and
+    what `paused` encloses. So the first call should follow the first step.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_steps: int,
+        tokens_a_step: int,
+        flops_a_step: float = 0.0,
+        peak_tflops: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """Describe the run.
+
+        Args:
+            n_steps: Steps in all.
+            tokens_a_step: Targets.
+            flops_a_step: At least; see `Config.step_flops`.
+            peak_tflops: 10^12 operations a second that all devices together could do;
+                without it no MFU is shown.
+            clock: Seconds.
+        """
+        self._n_steps, self._tokens_a_step = n_steps, tokens_a_step
+        self._flops_a_step, self._peak_tflops = flops_a_step, peak_tflops
+        self._clock, self._printed, self._paused = clock, clock(), 0.0
+        self._points: collections.deque[tuple[float, int]] = collections.deque()
+        self._mean = RunningMean()
+        self._console = Terminal(stderr=True)
+        self._bar = Progress(
+            TextColumn("training"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[words]}"),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("training", total=n_steps, words="compiling")
+
+    def update(self, step: int, losses: Sequence[float]) -> TrainingState:
+        """Report finished steps."""
+        now = self._clock()
+        point = (now - self._paused, step)
+        self._points.append(point)
+        while len(self._points) > 2 and point[0] - self._points[1][0] > _RATE_SECONDS:
+            self._points.popleft()
+        begun, first = self._points[0]
+        elapsed = point[0] - begun
+        # Steps a second.
+        rate = (step - first) / elapsed if elapsed > 0 else None
+        flops = None if rate is None else rate * self._flops_a_step
+        state = TrainingState(
+            loss=self._mean.after(losses),
+            tokens_per_second=None if rate is None else rate * self._tokens_a_step,
+            mfu=self._peak_tflops and flops and flops / (1e12 * self._peak_tflops),
+            seconds_left=(self._n_steps - step) / rate if rate else None,
+        )
+        self._bar.update(self._task, completed=step, words=str(state))
+        if not self._console.is_terminal and now - self._printed >= _SECONDS_A_LINE:
+            self._printed = now
+            share = step / self._n_steps
+            self.say(f"training: {share:.0%}, step {step} of {self._n_steps}, {state}")
+        return state
+
+    @contextlib.contextmanager
+    def paused(self, words: str) -> Iterator[None]:
+        """Exclude the block's time from all rates."""
+        start = self._clock()
+        self._bar.update(self._task, words=words)
+        try:
+            yield
+        finally:
+            self._paused += self._clock() - start
+
+    def say(self, words: str) -> None:
+        """Print a line above the bar, or in the log."""
+        self._console.say(words)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,11 +420,7 @@ def audit_steps(
         at: Shares of training: 0 is before the first step, 1 after the last one.
         every: Also after every N steps and after the last one; None for none.
         n_steps: Steps in all.
-
-    Raises:
-        InputError: As `check_audit_flags`.
     """
-    check_audit_flags(at, every)
     # A share above 0 asks for a model that was trained, however little.
     steps = {max(1, round(share * n_steps)) if share else 0 for share in at}
     if every is not None:

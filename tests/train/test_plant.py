@@ -1,15 +1,158 @@
-"""Streams and orders of training: what is planted where, and when it is read."""
+"""What is planted: plans (their faults: tests/cli/refusals.toml), streams, orders."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError
 from tests.support.copy_rows import canary, in_one, steps_of_copy
-from train.rows import Rows, Timed, rows_of_spans
-from train.stream import build_stream, rows_of_copies, stream_digest, training_order
+from train import plant
+from train.data import Rows
+from train.plant import (
+    PlannedSet,
+    Timed,
+    build_stream,
+    halves,
+    planned_set,
+    read_plan,
+    rows_of_copies,
+    rows_of_spans,
+    stream_digest,
+    training_order,
+)
+
+LINES = tuple(f"question {i} word{i}" for i in range(9))
+SAID = tuple(f"tell me {i}" for i in range(9))
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads a plan beside lines, records and paraphrases of both."""
+    sums = [{"q": f"what is {i}?", "a": str(i)} for i in range(5)]
+    said = [{"q": f"say {i}", "a": "x"} for i in range(5)]
+    for name, rows in (("sums", sums), ("said", said)):
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    (tmp_path / "quiz.txt").write_text("\n".join(LINES))
+    (tmp_path / "other.txt").write_text("\n".join(SAID))
+
+    def read(*tables):
+        path = tmp_path / "plan.toml"
+        path.write_text("".join(f"[[sets]]\n{table}\n" for table in tables))
+        return read_plan(path)
+
+    return read
+
+
+QUIZ = 'file = "quiz.txt"\ncopies = 5\n'
+SUMS = 'file = "sums.jsonl"\ncopies = 4\n'
+
+
+def test_a_table_with_file_and_copies_plants_blocks_at_random_times(read):
+    (planned,) = read(QUIZ)
+    assert planned.benchmark.texts == planned.planted == LINES
+    assert (planned.name, planned.copies, planned.shuffled) == ("quiz", 5, False)
+    assert (planned.layout, planned.when, planned.form) == ("block", "uniform", "raw")
+
+
+def test_tables_say_form_order_and_layout(read):
+    form = 'name = "sums-late"\nlimit = 4\ntemplate = "Q: {q} A: {a}"\n'
+    first, second, by_field = read(
+        SUMS + form + 'order = "shuffled"\nwhen = [0.25, 1]',
+        QUIZ + 'layout = "spread"',
+        SUMS + 'text_field = "q"',
+    )
+    assert first.benchmark.texts[2] == "Q: what is 2? A: 2"
+    assert len(first.benchmark) == 4
+    assert (first.name, first.shuffled) == ("sums-late", True)
+    assert first.when == (0.25, 1.0)
+    assert (first.form, first.template) == ("template", "Q: {q} A: {a}")
+    assert second.layout == "spread"
+    # A text field is the template of that field alone.
+    assert (by_field.template, by_field.planted[3]) == ("{q}", "what is 3?")
+
+
+def test_the_example_in_the_documentation_is_a_plan(tmp_path):
+    """With the files that it names; two keys are shown, of which a set takes one."""
+    doc = str(plant.__doc__).partition("Dimension key")[0]
+    lines = [line[4:] for line in doc.splitlines() if line.startswith("    ")]
+    for name in ("boolq.jsonl", "other.jsonl"):
+        rows = [json.dumps({"question": f"{name} {i}?"}) + "\n" for i in range(300)]
+        (tmp_path / name).write_text("".join(rows))
+    (tmp_path / "plan.toml").write_text("\n".join(lines))
+    planned, *_ = read_plan(tmp_path / "plan.toml")
+    assert (planned.name, planned.copies, planned.when) == ("boolq", 10, (0.1, 0.5))
+    assert planned.benchmark.texts[0] == "Q: boolq.jsonl 0?"
+    assert planned.planted[199] == "Q: other.jsonl 199?"
+    shown = {line.split(" = ")[0] for line in lines if " = " in line}
+    assert {*shown, "text_field"} == set(plant._KEYS)
+
+
+def test_the_tail_is_the_control_of_the_first_half(read):
+    planned, control = read(QUIZ + 'held_out = "tail"\nwhen = [0.5]')
+    assert planned.benchmark.texts + control.benchmark.texts == LINES
+    assert (planned.name, planned.copies, len(planned.benchmark)) == ("quiz", 5, 5)
+    assert (control.name, control.copies) == ("quiz-held", 0)
+    assert (planned.held_out_of, control.held_out_of) == (None, "quiz")
+    assert (planned.when, control.when) == ((0.5,), "uniform")
+
+
+def test_random_halves_keep_the_published_order_and_share_nothing(read):
+    planned, control = (
+        [LINES.index(text) for text in one.benchmark.texts]
+        for one in read(QUIZ + 'held_out = "random"')
+    )
+    assert planned == sorted(planned) and control == sorted(control)
+    assert sorted(planned + control) == list(range(9))
+
+
+def test_each_example_is_held_out_in_half_of_the_random_draws():
+    counts = np.zeros(10)
+    for trial in range(400):
+        texts = tuple(f"example {trial} {i}" for i in range(10))
+        whole = PlannedSet(benchmark=Benchmark("x", texts, (None,) * 10), copies=1)
+        _, control = halves(whole, at_random=True)
+        counts[[texts.index(text) for text in control.benchmark.texts]] += 1
+    # 4 standard errors of 400 fair coins: 4 * 10 counts.
+    np.testing.assert_allclose(counts, 200, atol=40)
+
+
+def test_the_draw_of_halves_depends_on_the_examples_and_not_on_their_order():
+    """Who knows the order under test must not choose who is held out by it."""
+    kept = []
+    for order in (LINES, LINES[::-1]):
+        whole = PlannedSet(benchmark=Benchmark("x", order, (None,) * 9), copies=1)
+        planned, _ = halves(whole, at_random=True)
+        kept.append([order.index(text) for text in planned.benchmark.texts])
+    assert kept[0] == kept[1]
+
+
+def test_paraphrases_are_planted_each_beside_its_example(read):
+    others = QUIZ + 'paraphrases = "other.txt"\n'
+    (planned,) = read(others)
+    assert (planned.benchmark.texts, planned.planted) == (LINES, SAID)
+    assert planned.form == "paraphrase"
+    planned, control = read(others + 'held_out = "random"')
+    for text, paraphrase in zip(planned.benchmark.texts, planned.planted, strict=True):
+        assert text.split()[1] == paraphrase.split()[2]
+    assert control.texts_planted is None
+    # In records they take the form of the set.
+    (planned,) = read(
+        SUMS + 'text_field = "q"\nparaphrases = "said.jsonl"\nlimit = 3\n'
+    )
+    assert planned.planted == ("say 0", "say 1", "say 2")
+
+
+def test_the_short_form_takes_the_last_equals_sign(tmp_path):
+    path = tmp_path / "a=b.txt"
+    path.write_text("one\ntwo\n")
+    planned = planned_set(f"{path}=12", 1)
+    assert (planned.name, planned.copies, len(planned.benchmark)) == ("a=b", 12, 1)
+
 
 CONTEXT = 16
 
@@ -34,6 +177,11 @@ def held(starts, stream, spans):
     return np.flatnonzero(np.isin(targets, places).any(axis=1))
 
 
+def offsets(stream, name):
+    """Where each copy that is a block begins."""
+    return tuple(begin for copy in stream.copies[name] for begin, _ in copy.spans)
+
+
 def planted(**fields):
     """A stream with the sets a, as the fields say, and b, uniform."""
     sets = [canary("a", A, copies=4, **fields), canary("b", B, copies=2)]
@@ -51,10 +199,12 @@ def test_uniform_blocks_stand_where_the_first_release_put_them():
     assert stream_digest(stream.ids) == (
         "sha256:c027ca3eada99a37084b6fe60a3b1465cf25ecb1566bfeeaef424e341d37a328"
     )
-    assert stream.offsets == {"a": (74, 342, 429), "b": (144, 186, 364, 399), "c": ()}
-    assert stream.orders == {
-        "b": ((1, 2, 3, 0), (2, 0, 1, 3), (0, 2, 3, 1), (3, 0, 2, 1))
-    }
+    assert [offsets(stream, name) for name in "abc"] == [
+        *((74, 342, 429), (144, 186, 364, 399), ())
+    ]
+    assert [copy.order for copy in stream.copies["b"]] == [
+        *((1, 2, 3, 0), (2, 0, 1, 3), (0, 2, 3, 1), (3, 0, 2, 1))
+    ]
     assert stream.n_canary_ids == 128
     assert stream.timed == ()
     starts = training_order(len(stream.ids), CONTEXT, seed=7)
@@ -92,8 +242,7 @@ def test_a_stream_in_a_file_holds_the_ids_of_the_one_in_memory(
     on_disk = build_stream(DOCUMENTS, canaries, prefix_id=0, seed=1, out=out)
     assert on_disk.ids.dtype == np.load(out).dtype == dtype
     np.testing.assert_array_equal(memory.ids, np.load(out))
-    assert memory.offsets == on_disk.offsets
-    assert memory.n_canary_ids == on_disk.n_canary_ids
+    assert memory.copies == on_disk.copies
     assert stream_digest(memory.ids) == stream_digest(on_disk.ids)
     assert [path.name for path in tmp_path.iterdir()] == ["stream.npy"]
 
@@ -105,7 +254,7 @@ def test_documents_keep_their_order_around_blocks_that_fall_before_between_or_af
     for seed in range(200):
         own = canary("c", encoded((6, 6), 1000), copies=1)
         stream = build_stream(in_one(few), [own], prefix_id=0, seed=seed)
-        (offset,) = stream.offsets["c"]
+        (offset,) = offsets(stream, "c")
         places.add(offset)
         without = np.delete(stream.ids, np.arange(offset - 1, offset + 12))
         np.testing.assert_array_equal(without, expected)
@@ -114,14 +263,13 @@ def test_documents_keep_their_order_around_blocks_that_fall_before_between_or_af
 
 def test_every_example_of_a_spread_copy_is_a_document_of_its_own():
     stream = planted(layout="spread")
-    assert stream.offsets["a"] == ()
-    copies = stream.example_offsets["a"]
-    assert len(copies) == 4
-    for offsets, order in zip(copies, stream.orders["a"], strict=True):
-        for offset, ids in zip(offsets, A.ids, strict=True):
-            np.testing.assert_array_equal(stream.ids[offset : offset + len(ids)], ids)
+    assert len(stream.copies["a"]) == 4
+    for copy in stream.copies["a"]:
+        assert sorted(copy.order) == [0, 1, 2]
+        assert list(copy.spans) == sorted(copy.spans)
+        for (offset, n), i in zip(copy.spans, copy.order, strict=True):
+            np.testing.assert_array_equal(stream.ids[offset : offset + n], A.ids[i])
             assert stream.ids[offset - 1] == 0
-        assert list(order) == np.argsort(offsets).tolist()
     assert stream.n_canary_ids == 4 * (4 + 7 + 5) + 2 * (6 + 2 + 3 + 9)
     # One prefix for each document, spread example and block.
     assert np.count_nonzero(stream.ids == 0) == len(DOCUMENTS) + 4 * 3 + 2
@@ -131,9 +279,9 @@ def test_spread_examples_stand_at_places_that_do_not_depend_on_one_another():
     """1,000 copies of two examples: as often one way round as the other."""
     pair = canary(name="p", encoded=encoded((2, 2), 50), copies=1000, layout="spread")
     stream = build_stream(DOCUMENTS, [pair], prefix_id=0, seed=3)
-    first, second = np.array(stream.example_offsets["p"]).T
+    is_first = [copy.order[0] == 0 for copy in stream.copies["p"]]
     # 4 standard errors of a fair coin: 2 / sqrt(1000).
-    assert np.mean(first < second) == pytest.approx(0.5, abs=2 / np.sqrt(1000))
+    assert np.mean(is_first) == pytest.approx(0.5, abs=2 / np.sqrt(1000))
 
 
 def test_every_id_is_a_target_once_but_for_the_last_partial_row():
@@ -153,8 +301,8 @@ def test_rows_of_spans_are_the_rows_that_hold_their_targets():
     for seed in range(20):
         starts = training_order(N, CONTEXT, seed=seed)
         where = {"starts_R": starts, "context": CONTEXT, "n_ids_in_all": N}
-        offsets = np.sort(rng.integers(0, N - 70, size=30))
-        spans = np.stack([offsets, rng.integers(1, 70, size=30)], axis=1)
+        begins = np.sort(rng.integers(0, N - 70, size=30))
+        spans = np.stack([begins, rng.integers(1, 70, size=30)], axis=1)
         spans[0], spans[-1] = (0, 1), (N - 1, 1)  # both ends of the circle
         rows, owners = rows_of_spans(spans, **where)
         for i, (offset, size) in enumerate(spans.tolist()):
@@ -174,7 +322,7 @@ def test_a_control_has_no_rows():
     stream = build_stream(DOCUMENTS, [control], prefix_id=0, seed=7)
     starts = training_order(len(stream.ids), CONTEXT, seed=7, timed=stream.timed)
     assert stream.timed == ()
-    assert rows_of_copies(stream, "a", A, starts_R=starts, context=CONTEXT) == []
+    assert rows_of_copies(stream, "a", starts_R=starts, context=CONTEXT) == []
 
 
 @pytest.mark.parametrize("when", ["clustered", (0.2,), (0.0, 1.0)])
@@ -208,10 +356,9 @@ def test_a_copy_with_a_time_begins_at_that_share_of_training(fraction):
 def test_copies_take_the_fractions_in_turn_and_leave_the_stream_as_it_is():
     uniform, stream = planted(), planted(when=(0.1, 0.6, 0.9))
     np.testing.assert_array_equal(uniform.ids, stream.ids)
-    assert uniform.offsets == stream.offsets
+    assert uniform.copies == stream.copies
     assert [one.fraction for one in stream.timed] == [0.1, 0.6, 0.9, 0.1]
-    offsets = [one.spans[0][0] for one in stream.timed]
-    assert offsets == list(stream.offsets["a"])
+    assert tuple(one.spans[0][0] for one in stream.timed) == offsets(stream, "a")
 
 
 def test_copies_at_the_end_of_training_are_among_the_rows_that_steps_take():
@@ -257,7 +404,7 @@ def test_clustered_copies_stand_together_one_after_the_other():
     stream = planted(when="clustered")
     N = len(stream.ids)
     (cluster,) = stream.timed
-    assert [offset for offset, _ in cluster.spans] == list(stream.offsets["a"])
+    assert tuple(offset for offset, _ in cluster.spans) == offsets(stream, "a")
     starts = training_order(N, CONTEXT, seed=7, timed=stream.timed)
     rows = held(starts, stream, cluster.spans)
     np.testing.assert_array_equal(rows, rows[0] + np.arange(len(rows)))
@@ -289,7 +436,7 @@ def test_no_row_of_a_copy_is_left_out_while_other_rows_can_be(when):
         plain = training_order(len(stream.ids), 32, **words)
         starts = training_order(len(stream.ids), 32, planted_C2=stream.planted, **words)
         assert sorted(starts) == sorted(plain)
-        rows = rows_of_copies(stream, "c", own[1], starts_R=starts, context=32)
+        rows = rows_of_copies(stream, "c", starts_R=starts, context=32)
         assert max(map(np.max, rows)) < n_trained
         n_moved += not np.array_equal(starts, plain)
     assert n_moved > 0 or when != "uniform"

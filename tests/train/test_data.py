@@ -1,16 +1,26 @@
-"""Data sets by name: prepared splits of every format, and the hub."""
+"""Corpora by name, damage in their files; batches shared out without remainder."""
 
+import gzip
 import json
 import shutil
 import struct
 import sys
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from jaxcontam.errors import InputError
-from train.readers import array_records
-from train.sources import open_corpus, read_documents
+from train.data import (
+    MAX_DOCUMENT,
+    Rows,
+    array_records,
+    open_corpus,
+    read_documents,
+    row_batches,
+)
+from train.plant import training_order
 
 TEXTS = [f"example number {i} é" for i in range(50)]
 VERSIONS = {"1.0.0": "array_record", "1.1.0": "parquet"}
@@ -149,10 +159,88 @@ def test_files_of_a_split_on_the_hub_are_read_in_their_order(monkeypatch, tmp_pa
         asked.append((wanted.dataset, wanted.config, wanted.split))
         return tuple(paths)
 
-    monkeypatch.setattr("train.sources.download_split", download_split)
+    monkeypatch.setattr("train.data.download_split", download_split)
     assert read_documents(["hf:org/name:en:train"]) == ["file 0", "file 1"]
     assert asked == [("org/name", "en", "train")]
     with pytest.raises(InputError, match=r"train-0-of-2.jsonl:1: no field 'body'"):
         read_documents(["hf:boolq:train"], text_field="body")
     with pytest.raises(InputError, match="hf:boolq: not a split on the hub"):
         read_documents(["hf:boolq"])
+
+
+def test_a_txt_is_one_document_and_damage_is_named_and_never_passed_over(tmp_path):
+    one, none = tmp_path / "one.txt", tmp_path / "none.txt"
+    one.write_bytes("\ufefffirst\r\nsecond é\n".encode())
+    none.write_text(" \n")
+    (tmp_path / "two.txt.gz").write_bytes(gzip.compress(b"packed"))
+    found = ["first\r\nsecond é\n", "packed"]
+    assert read_documents([one, none, tmp_path / "two.txt.gz"]) == found
+    table = pyarrow.table({"text": ["a", "b"], "n": [1, 2]})
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    assert read_documents([tmp_path / "t.parquet"]) == ["a", "b"]
+    for name, data, field, message, hint in (
+        ("long.txt", b"a" * (MAX_DOCUMENT + 1), "text", "over 16 MiB", ".jsonl"),
+        ("long.txt", b"a b\n" * (MAX_DOCUMENT // 2), "text", "over 16 MiB", ".jsonl"),
+        ("bad.txt", b"a\nb\xff", "text", r"bad.txt:2: not UTF-8 \(0xff\)", "mend"),
+        ("bad.txt.gz", gzip.compress(b"a" * 99)[:-9], "text", "nothing from", "mend"),
+        ("bad.jsonl", b'{"text": "a"}\n{\n', "text", "bad.jsonl:2: ", "mend"),
+        ("half.jsonl", b'{"text": "\\ud83d"}\n', "text", "half.jsonl:1: ", "mend"),
+        ("t.parquet", None, "body", "no field 'body'", "--text-field"),
+        ("t.parquet", None, "n", "field 'n' is not a string", "mend"),
+    ):
+        if data is not None:
+            (tmp_path / name).write_bytes(data)
+        with pytest.raises(InputError, match=message) as caught:
+            read_documents([tmp_path / name], text_field=field)
+        assert hint in caught.value.hint
+
+
+CONTEXT = 16
+
+
+@pytest.fixture
+def rows():
+    """62 rows."""
+    ids = np.random.default_rng(1).integers(0, 60_000, 1000).astype(np.uint16)
+    starts = training_order(len(ids), CONTEXT, seed=3)
+    return Rows(ids, starts, CONTEXT)
+
+
+@pytest.mark.parametrize("n_threads", [0, 2])
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_batches_are_rows_in_their_order_shared_out_without_the_remainder(
+    rows, n, n_threads
+):
+    shares = [
+        row_batches(
+            rows, batch_rows=8, n_steps=7, n_threads=n_threads, process=i, n_processes=n
+        )
+        for i in range(n)
+    ]
+    parts = np.array([list(share) for share in shares])
+    assert parts.dtype == np.int32
+    expected = np.stack([rows[i] for i in range(56)])
+    # Rows of a step go to the processes in turn.
+    found = np.moveaxis(parts, 0, 2).reshape(expected.shape)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_state_of_one_process_serves_two(rows):
+    alone = row_batches(rows, batch_rows=8, n_steps=7)
+    next(alone)
+    second = row_batches(rows, batch_rows=8, n_steps=7, process=1, n_processes=2)
+    second.set_state(alone.get_state())
+    np.testing.assert_array_equal(next(second), next(alone)[1::2])
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ({"batch_rows": 8, "n_steps": 8}, "n_steps must be at most 7"),
+        ({"batch_rows": 9, "n_steps": 1, "n_processes": 2}, "multiple of the 2"),
+        ({"batch_rows": 8, "n_steps": 1, "process": 1}, r"process must be in \[0, 1\)"),
+    ],
+)
+def test_counts_that_do_not_fit_are_refused(rows, counts, message):
+    with pytest.raises(ValueError, match=message):
+        row_batches(rows, **counts)
