@@ -1,6 +1,5 @@
 """`replicate` and `inflation` of clean models, which write and choose answers."""
 
-import dataclasses
 import itertools
 import math
 import statistics
@@ -11,16 +10,13 @@ from typing import Any, NamedTuple
 
 import jaxcontam
 from eval.clean_files import findings
-from eval.clean_files.files import texts, write
 from eval.clean_files.findings import Cell, Finding, drawn_cell, silent
-from eval.clean_files.readers import chance
+from eval.clean_files.readers import chance, texts, write
 from eval.natural_order.words import pseudoword
 from jaxcontam.replication.instances import cut_text
 from jaxcontam.scoring.completer import Completion
 from jaxcontam.scoring.opened import ModelInfo
 from jaxcontam.scoring.prompted_model import PromptedModel
-
-_K = 50
 
 
 class Writer(NamedTuple):
@@ -71,7 +67,7 @@ def replicate(seed: int, folder: Path) -> Iterator[Finding]:
         known = dict(
             (cut_text(row.text, seed=0) or ("", ""))[:2]
             for row in every.values()
-            if row.ease + _LUCK * (chance(seed, name, row.text) - 0.5) < share
+            if row.ease + 0.1 * (chance(seed, name, row.text) - 0.5) < share
         )
         return prompted(lambda text: known.get(text, "nothing of that"), name=name)
 
@@ -83,7 +79,7 @@ def replicate(seed: int, folder: Path) -> Iterator[Finding]:
             control=control,
             reference=model("reference", reference_knows),
             task="plain",
-            k=_K,
+            k=50,
             progress=silent,
             **flags,
         )
@@ -110,9 +106,10 @@ def _long_texts(rng: Random, n: int) -> list[str]:
     return [f"{text} {pseudoword(rng, 4)}" for text in texts(rng, n, words=lambda i: 9)]
 
 
-def _as_easy(rng: Random) -> Rows:
+def _as_easy(rng: Random, *, easier: float = 1.0) -> Rows:
+    """The partition may be easier than its control, as older texts are."""
     rows = [Row(text, rng.random(), i) for i, text in enumerate(_long_texts(rng, 100))]
-    return rows[:50], rows[50:]
+    return [row._replace(ease=row.ease * easier) for row in rows[:50]], rows[50:]
 
 
 def _of_sources(rng: Random) -> Rows:
@@ -134,24 +131,17 @@ def _copies(rng: Random, *sizes: int) -> Rows:
     return own, control
 
 
-def _easier(rng: Random) -> Rows:
-    """The control is less known than the partition, as newer texts are."""
-    own, control = _as_easy(rng)
-    return [row._replace(ease=row.ease / 2) for row in own], control
-
-
 PARTITIONS: Mapping[str, tuple[bool, dict[str, Any], Callable[[Random], Rows]]] = {
     "as easy": (True, {}, _as_easy),
     "five sources": (False, {}, _of_sources),
     "five sources, named": (True, {"group_field": "source"}, _of_sources),
     "copies, more asked": (True, {}, lambda rng: _copies(rng, 2_000, 60)),
     "copies, more known": (True, {}, lambda rng: _copies(rng, 60, 2_000)),
-    "easier than the control": (False, {}, _easier),
+    "easier than the control": (False, {}, lambda rng: _as_easy(rng, easier=0.5)),
 }
 """Kinds of partitions with their control: whether it is a matter of chance which
 instances are in the partition, given the arguments of `replicate` that follow."""
 
-_LUCK = 0.1
 # Shares that model and reference know by heart.
 _BY_HEART = {
     "a tenth": (0.1, 0.1),
@@ -170,8 +160,7 @@ class Item(NamedTuple):
     shared: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Items:
+class Items(NamedTuple):
     """Published items, others, arguments of `inflation`, references."""
 
     published: list[Item]
@@ -190,17 +179,17 @@ def inflation(seed: int, folder: Path) -> Iterator[Finding]:
         for name, items in sides.items()
     )
     known = {item.record["question"]: item for side in sides.values() for item in side}
-    models = [
-        Chooser(known, _SKILLS[reader], seed=[seed, m], name=f"model-{m}")
+    model, *references = (
+        chooser(known, _SKILLS[reader], seed=[seed, m], name=f"model-{m}")
         for m in range(1 + made.n_references)
-    ]
+    )
 
     def ask() -> tuple[float | None, str | None]:
         found = jaxcontam.inflation(
-            models[0],
+            model,
             own,
             against=against,
-            reference=models[1:],
+            reference=references,
             progress=silent,
             **made.flags,
         )
@@ -210,46 +199,43 @@ def inflation(seed: int, folder: Path) -> Iterator[Finding]:
     yield findings.asked(Cell("inflation", test, kind, reader, False), ask)
 
 
-class Chooser:
+def chooser(
+    items: Mapping[str, Item], skill: float | None, *, seed: Sequence[int], name: str
+) -> Callable[[Sequence[tuple[str, str]]], list[float]]:
     """(context, continuation) pairs -> log-probabilities of a model that knows items.
 
-    Attributes:
+    Args:
         items: Question -> item.
         skill: Log-odds of an item of middling ease; None finds all choices as likely.
+        seed: Of its luck.
+        name: Of the model.
     """
+    own_seed = int(chance(0, str(seed)) * 2**53)
+    normal = statistics.NormalDist()
 
-    def __init__(
-        self,
-        items: Mapping[str, Item],
-        skill: float | None,
-        *,
-        seed: Sequence[int],
-        name: str,
-    ):
-        """Choose what it knows."""
-        self.items, self.skill, self.__name__ = items, skill, name
-        self._seed = int(chance(0, str(seed)) * 2**53)
-
-    def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Score choices."""
-        return [self._score(*pair) for pair in pairs]
-
-    def _score(self, context: str, choice: str) -> float:
+    def score(context: str, choice: str) -> float:
         question = context.removeprefix("Question: ").removesuffix("\nAnswer:")
-        item, seed = self.items[question], self._seed
-        if self.skill is None:
+        item = items[question]
+        if skill is None:
             return -1.0 - 0.01 * chance(0, question)
         # Of one passage all is known, or nothing, for a part.
-        luck = _LAW.inv_cdf(chance(seed, item.passage)) * item.shared
-        luck += _LAW.inv_cdf(chance(seed, question)) * math.sqrt(1 - item.shared**2)
+        luck = normal.inv_cdf(chance(own_seed, item.passage)) * item.shared
+        alone = normal.inv_cdf(chance(own_seed, question))
+        luck += alone * math.sqrt(1 - item.shared**2)
         options = item.record["options"]
-        chosen = options[int(chance(seed, question, "guess") * len(options))]
-        if luck < self.skill + item.ease:
+        chosen = options[int(chance(own_seed, question, "guess") * len(options))]
+        if luck < skill + item.ease:
             chosen = options[item.record["answer"]]
-        return -1.0 - 2.0 * (choice.strip() != chosen) - 0.1 * chance(seed, choice)
+        noise = 0.1 * chance(own_seed, choice)
+        return -1.0 - 2.0 * (choice.strip() != chosen) - noise
+
+    def model(pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return [score(*pair) for pair in pairs]
+
+    model.__name__ = name
+    return model
 
 
-_LAW = statistics.NormalDist()
 _SKILLS = {"knows half": 0.0, "knows most": 1.5, "guesses": -9.0, "ties": None}
 
 
@@ -268,15 +254,15 @@ def _items(rng: Random, n: int, *, shared: float = 0.0, a_passage: int = 1) -> l
     return found
 
 
-def _split(rng: Random, *sizes: int, **more: Any) -> Items:
+def _split(rng: Random, *sizes: int, flags: Any = None, **more: Any) -> Items:
     published, other = (_items(rng, n, **more) for n in sizes)
-    return Items(published, other, {"paired": False, "equally_hard": True})
+    flags = {"paired": False, "equally_hard": True, **(flags or {})}
+    return Items(published, other, flags)
 
 
 def _passages(rng: Random, **flags: Any) -> Items:
     """Five items a passage, of which much the same is known."""
-    sides = _split(rng, 50, 50, shared=0.7, a_passage=5)
-    return dataclasses.replace(sides, flags={**sides.flags, **flags})
+    return _split(rng, 50, 50, shared=0.7, a_passage=5, flags=flags)
 
 
 def _copied_items(rng: Random) -> Items:
@@ -289,12 +275,12 @@ def _copied_items(rng: Random) -> Items:
 
 def _sorted_items(rng: Random) -> Items:
     """A large side and a small one, easy items first, of which the first are read."""
-    sides = _split(rng, 200, 50)
+    sides = _split(rng, 200, 50, flags={"limit": 40})
     published, other = (
         sorted(side, key=lambda item: -item.ease)
         for side in (sides.published, sides.other)
     )
-    return Items(published, other, {**sides.flags, "limit": 40})
+    return Items(published, other, sides.flags)
 
 
 def _rewrites(rng: Random, harder: float, n_references: int, **flags: Any) -> Items:

@@ -8,9 +8,8 @@ import numpy as np
 
 import jaxcontam
 from eval.clean_files.answers import prompted
-from eval.clean_files.files import texts
 from eval.clean_files.findings import Cell, Finding, asked, drawn_cell, silent
-from eval.clean_files.readers import KERNELS, Reader, chance
+from eval.clean_files.readers import KERNELS, Reader, chance, texts
 from eval.natural_order.words import pseudoword
 from jaxcontam.data.benchmark import content_digest
 from jaxcontam.data.release import SEED_BYTES

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eval.clean_files.files import texts, write
 from eval.clean_files.findings import Cell, Finding, drawn_cell
-from eval.clean_files.readers import Reader
+from eval.clean_files.readers import Reader, texts, write
 from jaxcontam.errors import InputError
 from jaxcontam.members.design import MembershipDesign
 from jaxcontam.members.judging import JudgedRun, judged

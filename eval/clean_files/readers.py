@@ -1,4 +1,4 @@
-"""Clean readers: functions of texts that never saw a file.
+"""Texts, and clean readers: functions of texts that never saw a file.
 
 A reader scores line after line by the line before it, so that it says the same of an
 example after another one, and of a whole order of examples.
@@ -6,9 +6,15 @@ example after another one, and of a whole order of examples.
 
 import functools
 import hashlib
+import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from eval.natural_order.words import OF_TOPIC, pseudoword
 
 # Nats of a character of a line whatever stands before it, and of chance.
 _OWN, _NOISE = 0.05, 0.3
@@ -27,6 +33,23 @@ _PLACE = {
     word: (s, i) for s, words in enumerate(SCALES) for i, word in enumerate(words)
 }
 _LETTER = re.compile(r"\A[A-Z]\. ")
+
+
+def write(path: Path, lines: Iterable[str | dict[str, Any]]) -> Path:
+    """A file of lines, or of records."""
+    texts = (one if isinstance(one, str) else json.dumps(one) for one in lines)
+    path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    return path
+
+
+def texts(rng: Random, n: int, *, words: Callable[[int], int]) -> list[str]:
+    """Distinct texts about topics; `words` gives the number of words of text i."""
+    made = []
+    for i in range(n):
+        nouns = rng.choice(OF_TOPIC).nouns
+        own = pseudoword(rng, 3)
+        made.append(" ".join([own, *rng.choices(nouns, k=words(i))]))
+    return made
 
 
 class Reader:

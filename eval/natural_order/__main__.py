@@ -1,11 +1,11 @@
 """Is a clean model accused on files in natural order?
 
-Question: of files whose order nobody drew (66 kinds at two strengths), and of random
-orders (16 kinds), how many are refused, suspected, or called contaminated when a scorer
+Question: of files whose order nobody drew (27 kinds at two strengths), and of random
+orders (8 kinds), how many are refused, suspected, or called contaminated when a scorer
 that never saw them and copies from its context is audited; when it also knows what
-follows what (13 of the kinds); and how many are found when it remembers them?
-Command: `python -m eval.natural_order`. Hardware: 2 CPU cores, an hour and a half; a
-killed run goes on where it stopped. Headline: docs/log has the table.
+follows what (9 of the kinds); and how many are found when it remembers them?
+Command: `python -m eval.natural_order`. Hardware: 2 CPU cores, under an hour and a
+half; a killed run goes on where it stopped. Headline: docs/log has the table.
 
 The scorer knows no file: a background of bigrams, and a cache of what stood in the
 context. One that knows gives 0.5 or 2 nats to each natural sequel, published or not.
@@ -19,12 +19,10 @@ each beside the other one; then, with one file in four read 15 times, about thes
 
 import concurrent.futures
 import dataclasses
-import itertools
-import json
 import multiprocessing
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,31 +36,33 @@ from eval.natural_order.audited import (
     record_from,
 )
 from eval.natural_order.kinds import KINDS
-from eval.natural_order.transformers import (
+from eval.natural_order.readers import (
     COPIES,
     SHAPES,
     copying,
     model_folder,
     train_transformer,
+    transformer,
 )
-from eval.study import Clock, Column, Grid, StudyFlags, finish_study, grouped, run_study
-from jaxcontam.models.checkpoint import load_checkpoint
+from eval.study import (
+    Clock,
+    Column,
+    Grid,
+    Records,
+    StudyFlags,
+    finish_study,
+    grouped,
+    run_study,
+)
 from jaxcontam.progress import progress_bar
 from jaxcontam.reports.figure import BLUE, ORANGE, STYLE, figure_axes, svg_text
-from jaxcontam.reports.report_files import make_folder
 
 PLANTED_NATS = 0.5
-_RECORDS = "records.jsonl"
 # One kind in so many is planted in the transformers.
 _PLANTED_KINDS = 4
-# (rows, seeds of each natural kind and strength, seeds of each random kind).
-_CLEAN = ((300, 7, 13), (1_000, 1, 2))
 # Nats that a sequel gains from a scorer that knows what follows what.
 _KNOWS = (0.5, 2.0)
-# (rows, seeds of each kind, strength and number of nats).
-_KNOWING = ((300, 4), (120, 2), (1_000, 1))
-# Kinds that are slow to give so many rows are left out.
-_LONG = ((5_000, 1), (20_000, 1))
+# Kinds that are fast to give many rows.
 _LONG_KINDS = ("documents", "labels_text", "key_order", "random_sentences")
 
 
@@ -70,7 +70,7 @@ _LONG_KINDS = ("documents", "labels_text", "key_order", "random_sentences")
 class NaturalOrder(StudyFlags):
     """Audit clean copying scorers on files in natural order.
 
-    Hardware: 2 CPU cores, an hour and a half (--tiny: seconds).
+    Hardware: 2 CPU cores, under an hour and a half (--tiny: seconds).
     """
 
     processes: int = 2
@@ -84,16 +84,14 @@ class NaturalOrder(StudyFlags):
         """Audit what is missing, print tables; returns the numbers."""
         clock = Clock.start()
         folder = self.out / "tiny" if self.tiny else self.out
-        make_folder(folder)
         cases = cases_of(self.seed, tiny=self.tiny)
-        done = _finished(folder / _RECORDS)
+        kept = Records(folder / "records")
+        done = {case: found for case in cases if (found := read_record(kept, case))}
         missing = [case for case in cases if case not in done]
-        taken = [done[case] for case in cases if case in done]
-        if missing:
-            if any(case.reader for case in missing):
-                train_readers(cases, folder)
-            self._audit(missing, folder / _RECORDS, done)
-        records = [done[case] for case in cases if case in done]
+        if any(case.reader for case in missing):
+            train_readers(cases, folder)
+        done |= self._audited(missing, folder, kept)
+        records = [done[case] for case in cases]
         return finish_study(
             "natural_order",
             self,
@@ -106,92 +104,94 @@ class NaturalOrder(StudyFlags):
             },
             grids=[*grids(records), *copying_grids(records, folder)],
             figures={"natural_order": figure(records)},
-            earlier_seconds=sum(record.seconds for record in taken),
+            earlier_seconds=kept.earlier_seconds,
         )
 
-    def _audit(self, cases: list[Case], path: Path, done: dict[Case, Record]) -> None:
+    def _audited(
+        self, cases: list[Case], folder: Path, kept: Records
+    ) -> dict[Case, Record]:
         """Audit cases in processes; each record is kept as it comes."""
+        done: dict[Case, Record] = {}
+        if not cases:
+            return done
         spawn = multiprocessing.get_context("spawn")
         with (
-            path.open("a", encoding="utf-8") as file,
             progress_bar("files", unit="files/s") as progress,
             concurrent.futures.ProcessPoolExecutor(
                 self.processes, mp_context=spawn
             ) as pool,
         ):
-            waiting = [pool.submit(audited_case, case, path.parent) for case in cases]
-            for number, future in enumerate(
-                concurrent.futures.as_completed(waiting), 1
-            ):
+            waiting = [pool.submit(audited_case, case, folder) for case in cases]
+            for future in concurrent.futures.as_completed(waiting):
                 record = future.result()
                 done[record.case] = record
-                file.write(json.dumps(dataclasses.asdict(record)) + "\n")
-                file.flush()
-                progress(number, len(cases))
+                write_record(kept, record)
+                progress(len(done), len(cases))
+        return done
+
+
+def read_record(kept: Records, case: Case) -> Record | None:
+    """The record of a case from an earlier start, or None."""
+    found = kept.read(_name(case), dataclasses.asdict(case))
+    return None if found is None else record_from(found["record"])
+
+
+def write_record(kept: Records, record: Record) -> None:
+    """Keep the record of a case for a later start."""
+    fields = dataclasses.asdict(record)
+    found = {"record": fields, "cpu_seconds": record.seconds}
+    kept.write(_name(record.case), found, fields["case"])
+
+
+def _name(case: Case) -> str:
+    return "-".join(map(str, dataclasses.astuple(case)))
 
 
 def cases_of(seed: int, *, tiny: bool = False) -> list[Case]:
     """Every file of the study: clean ones copied and known, and remembered ones."""
-    if tiny:
-        kinds = ("labels_text", "running_names", "random_sentences")
-        gains: tuple[dict[str, Any], ...] = (
-            {},
-            {"nats": PLANTED_NATS},
-            {"knows": _KNOWS[-1]},
-        )
+
+    def cases(
+        names: Iterable[str], strengths: slice, n: int, n_seeds: int, **more: Any
+    ) -> list[Case]:
         return [
-            Case(kind=kind, strength=KINDS[kind].strengths[-1], n=60, seed=seed, **gain)
-            for kind in kinds
-            for gain in gains
-            if "knows" not in gain or KINDS[kind].goes_on is not None
+            Case(kind=name, strength=strength, n=n, seed=seed + s, **more)
+            for name in names
+            for strength in KINDS[name].strengths[strengths]
+            for s in range(n_seeds)
         ]
-    clean = {
-        n: [
-            Case(kind=kind.name, strength=strength, n=n, seed=seed + s)
-            for kind in KINDS.values()
-            for s in range(n_random if kind.law == "exchangeable" else n_natural)
-            for strength in kind.strengths
-            if kind.most_rows is None or n <= kind.most_rows
+
+    kinds = ("labels_text", "running_names", "random_sentences") if tiny else KINDS
+    known = [name for name in kinds if KINDS[name].goes_on]
+    random = [name for name in kinds if KINDS[name].law == "exchangeable"]
+    natural = [name for name in kinds if name not in random]
+    strongest, weakest, both = slice(-1, None), slice(1), slice(None)
+    if tiny:
+        return [
+            *cases(kinds, strongest, 60, 1),
+            *cases(kinds, strongest, 60, 1, nats=PLANTED_NATS),
+            *cases(known, strongest, 60, 1, knows=_KNOWS[-1]),
         ]
-        for n, n_natural, n_random in _CLEAN
-    }
-    planted = [
-        Case(
-            kind=kind.name,
-            strength=kind.strengths[-1],
-            n=300,
-            seed=seed,
-            nats=PLANTED_NATS,
-        )
-        for kind in KINDS.values()
-    ]
-    long = [
-        Case(kind=name, strength=KINDS[name].strengths[0], n=n, seed=seed + s)
-        for n, n_seeds in _LONG
-        for name in _LONG_KINDS
-        for s in range(n_seeds)
-    ]
-    knowing = [
-        Case(kind=kind.name, strength=strength, n=n, seed=seed + s, knows=knows)
-        for n, n_seeds in _KNOWING
-        for kind in KINDS.values()
-        if kind.goes_on is not None
-        for strength in kind.strengths
-        for knows in _KNOWS
-        for s in range(n_seeds)
-    ]
-    short, *longer = clean.values()
-    asked = [*_of_transformers(planted), *planted, *knowing]
-    return [*asked, *short, *long, *itertools.chain(*longer)]
-
-
-def _of_transformers(files: Sequence[Case]) -> list[Case]:
-    """The same files for each transformer, clean and with some of them planted."""
+    planted = cases(kinds, strongest, 300, 1, nats=PLANTED_NATS)
     return [
-        dataclasses.replace(case, nats=0.0, reader=reader, copies=copies)
-        for reader in SHAPES
-        for copies, step in ((0, 1), (COPIES, _PLANTED_KINDS))
-        for case in files[::step]
+        *(
+            dataclasses.replace(case, nats=0.0, reader=reader, copies=copies)
+            for reader in SHAPES
+            for copies, step in ((0, 1), (COPIES, _PLANTED_KINDS))
+            for case in planted[::step]
+        ),
+        *planted,
+        *(
+            case
+            for knows in _KNOWS
+            for n, n_seeds in ((300, 4), (120, 2), (1_000, 1))
+            for case in cases(known, both, n, n_seeds, knows=knows)
+        ),
+        *cases(natural, both, 300, 7),
+        *cases(random, both, 300, 13),
+        *cases(_LONG_KINDS, weakest, 5_000, 1),
+        *cases(_LONG_KINDS, weakest, 20_000, 1),
+        *cases(natural, both, 1_000, 1),
+        *cases(random, both, 1_000, 2),
     ]
 
 
@@ -208,19 +208,6 @@ def train_readers(cases: Sequence[Case], folder: Path) -> None:
     for name in readers:
         files = [case_file(c) for c in cases if c.reader == name and c.copies]
         train_transformer(name, folder, planted=files)
-
-
-def _finished(path: Path) -> dict[Case, Record]:
-    """Records of an earlier start; a line that was cut short is made again."""
-    found: dict[Case, Record] = {}
-    if path.is_file():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                record = record_from(json.loads(line))
-            except (ValueError, KeyError, TypeError):
-                continue
-            found[record.case] = record
-    return found
 
 
 LEVEL = -3.0
@@ -260,7 +247,7 @@ def copying_grids(records: Sequence[Record], folder: Path) -> list[Grid]:
     rows = [
         (
             f"{name}{', with planted files' * planted}",
-            copying(load_checkpoint(str(model_folder(name, folder, planted=planted)))),
+            copying(transformer(model_folder(name, folder, planted=planted))),
         )
         for name, planted in readers
     ]
@@ -275,50 +262,57 @@ def copying_grids(records: Sequence[Record], folder: Path) -> list[Grid]:
 
 def grids(records: Sequence[Record]) -> list[Grid]:
     """By law and length; by kind and strength; known; and the same files remembered."""
-    clean = [record for record in records if _only_copies(record.case)]
+    clean = _only_copied(records)
     knowing = [r for r in records if r.case.knows and not r.case.nats]
-    asked = [record for record in records if record.case.reader]
-    planted = [record for record in records if record.case.nats]
-    by_law = grouped(clean, lambda one: (_LAWS.index(one.law), one.case.n))
-    by_kind = grouped(clean, lambda one: (one.law, one.case.kind, one.case.strength))
-    by_known = grouped(knowing, lambda one: one.case.kind)
-    remembered = grouped(planted, lambda one: one.law)
-    whole = [("all", clean)] if clean else []
+    remembered = [r for r in records if r.case.nats]
+    asked = [r for r in records if r.case.reader]
+    gain = f"{PLANTED_NATS:g} nats a boundary"
     tables = {
         "Scorers that never saw the files, by law and rows": [
-            (f"{_LAWS[law]}, {n:,} rows", own)
-            for (law, n), own in sorted(by_law.items())
-        ]
-        + whole,
-        "Scorers that never saw the files, by kind and strength": [
-            (f"{kind} {strength:g} ({law})", own)
-            for (law, kind, strength), own in sorted(by_kind.items())
+            *_rows("{1}, {2:,} rows", clean, lambda r: (*_law(r), r.case.n)),
+            ("all", clean),
+        ],
+        "Scorers that never saw the files, by kind and strength": _rows(
+            "{1} {2:g} ({0})", clean, lambda r: (r.law, r.case.kind, r.case.strength)
+        ),
+        "A clean scorer that knows what follows what": [
+            *_rows("{0}", knowing, lambda r: (r.case.kind,)),
+            ("all", knowing),
+        ],
+        f"The same scorer, which remembers the file ({gain})": _rows(
+            "{1}", remembered, _law
+        ),
+        "Transformers": [
+            *_rows("{0}, {2}", [r for r in asked if not r.case.copies], _of_reader),
+            *_rows(
+                "{0}, {2}, {3} copies", [r for r in asked if r.case.copies], _of_reader
+            ),
         ],
     }
-    if knowing:
-        title = "A clean scorer that knows what follows what"
-        tables[title] = [*sorted(by_known.items()), ("all", knowing)]
-    if planted:
-        gain = planted[0].case.nats
-        title = f"The same scorer, which remembers the file ({gain:g} nats a boundary)"
-        tables[title] = [(law, remembered[law]) for law in _LAWS if law in remembered]
-    if asked:
-        tables["Transformers"] = _by_reader(asked)
-    return [Grid.of(title, rows, _COLUMNS) for title, rows in tables.items()]
+    kept = {title: [row for row in rows if row[1]] for title, rows in tables.items()}
+    return [Grid.of(title, rows, _COLUMNS) for title, rows in kept.items() if rows]
 
 
-def _by_reader(records: Sequence[Record]) -> list[tuple[str, list[Record]]]:
-    by_reader = grouped(
-        records, lambda one: (one.case.copies, one.case.reader, _LAWS.index(one.law))
-    )
-    return [
-        (f"{reader}, {_LAWS[law]}{f', {copies} copies' * (copies > 0)}", rows)
-        for (copies, reader, law), rows in sorted(by_reader.items())
-    ]
+def _rows(
+    name: str, records: Sequence[Record], key: Callable[[Record], tuple[Any, ...]]
+) -> list[tuple[str, list[Record]]]:
+    """Records by a key in its order, under a name that is made of it."""
+    found = sorted(grouped(records, key).items(), key=lambda row: row[0])
+    return [(name.format(*of), own) for of, own in found]
 
 
-def _only_copies(case: Case) -> bool:
-    return not case.nats and not case.knows and not case.reader
+def _law(record: Record) -> tuple[int, str]:
+    return _LAWS.index(record.law), record.law
+
+
+def _of_reader(record: Record) -> tuple[str, int, str, int]:
+    return record.case.reader, *_law(record), record.case.copies
+
+
+def _only_copied(records: Sequence[Record]) -> list[Record]:
+    """Records of scorers that never saw the file, and know nothing."""
+    asked = ((record, record.case) for record in records)
+    return [r for r, case in asked if not (case.nats or case.knows or case.reader)]
 
 
 def _median(values: Iterable[float]) -> str:
@@ -332,7 +326,7 @@ def _share(flags: Sequence[bool]) -> str:
 
 def figure(records: Sequence[Record]) -> str:
     """Shares of copied files by kind: adjacency at 0.001, and called contaminated."""
-    clean = [r for r in records if _only_copies(r.case) and r.law != "exchangeable"]
+    clean = [r for r in _only_copied(records) if r.law != "exchangeable"]
     by_kind = grouped(clean, lambda one: one.case.kind)
     found = {kind: _accused(own) for kind, own in by_kind.items()}
     kinds = sorted(found, key=lambda kind: (found[kind][0], kind))

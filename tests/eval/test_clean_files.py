@@ -6,9 +6,9 @@ from random import Random
 import pytest
 from scipy.stats import binomtest
 
-from eval.clean_files.commands import COMMANDS, counts
-from eval.clean_files.files import Rows
+from eval.clean_files.__main__ import COMMANDS, counts
 from eval.clean_files.findings import Cell, Finding, failures, judged, tallied
+from eval.clean_files.orders import Rows
 from eval.clean_files.readers import KERNELS, Reader
 
 

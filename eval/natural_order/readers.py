@@ -1,0 +1,517 @@
+"""Whom the study asks: copying scorers, and small transformers that learn to copy.
+
+A copying scorer has read a background of bigrams, and sees beside it what stood in the
+context: the word itself, what followed the last word before, what followed the last
+two. It knows no file, so a test that accuses it was fooled by the file's own order. It
+may know what follows what in any such file, and is as clean; what it remembers of one
+file is contamination. Transformers also read lists of random words that stand several
+times, which nothing but copying foretells; some go on with files planted.
+
+Dimension key
+    N  bigrams of the background
+    V  words of the background
+    G  prefixes
+    K  continuations of each
+    P  ids of a prefix, padded at the left
+    T  ids of a continuation, padded at the right
+    L  P + T
+"""
+
+import dataclasses
+import functools
+import itertools
+import json
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from eval.natural_order.words import (
+    ADJECTIVES,
+    NAMES,
+    NOUNS,
+    OF_TOPIC,
+    PLACES,
+    VERBS,
+    Vocabulary,
+    answer,
+    fill,
+    foreign_sentence,
+    language,
+    pseudoword,
+    question,
+    sentence,
+    thing,
+)
+from eval.planted import in_rows, resized, trained_model
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.encoding import Encoder, encode_texts
+from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.progress import Progress
+from jaxcontam.scoring.local import checkpoint_scorer
+from jaxcontam.scoring.opened import SequenceScorer
+from jaxcontam.scoring.pair_plan import PairGroup
+from jaxcontam.scoring.pair_scorer import PairScores
+from train.plant import PlannedSet
+from train.run_folder import MODEL_DIR
+
+PREFIX_ID = 0
+"""Before each text."""
+
+CONTEXT = 512
+"""Ids that are read at once."""
+
+# Weights of the background, and of what the context holds; a part of which the
+# context has no example leaves its weight to the background.
+BACKGROUND, WORD, AFTER_ONE, AFTER_TWO = 0.55, 0.1, 0.15, 0.2
+# Bigrams count against so many of the unigram model.
+_PRIOR = 5.0
+# Number of words that the background lacks.
+_UNKNOWN_WORDS = 10_000
+# Entries of the largest comparison of a batch: what a processor's cache holds.
+_BATCH = 1_500_000
+
+# Case, spaces and punctuation are kept: they are what exporters and annotators differ
+# in. A digit is a word, so that neighbouring numbers have words in common.
+_WORD = re.compile(r" ?[^\W\d_]+|\d| ?[^\w\s]|_|\s")
+
+
+class WordIds(NamedTuple):
+    """Ids of one text."""
+
+    ids: list[int]
+
+
+class WordEncoder:
+    """Gives each word a number, from 1 on; words that it has not seen get the next."""
+
+    def __init__(self, words: Mapping[str, int] | None = None):
+        """Begin with words that have their numbers."""
+        self.words = dict(words or {})
+
+    def encode(self, sequence: str, /, *, add_special_tokens: bool = False) -> WordIds:
+        """Ids of a text; nothing is added."""
+        words = self.words
+        return WordIds(
+            [words.setdefault(word, len(words) + 1) for word in _WORD.findall(sequence)]
+        )
+
+    def encode_batch(
+        self, input: Sequence[str], /, *, add_special_tokens: bool = False
+    ) -> list[WordIds]:
+        """The same of each text."""
+        return [self.encode(text) for text in input]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Bigrams:
+    """What a background text says of each word after each other one.
+
+    Attributes:
+        words: Its vocabulary.
+        unigram_V: Probability of each word by its id; the last is of any other word.
+        pairs_N: Ascending, first id times (V + 1) plus second id.
+        counts_N: Counts of these pairs.
+        firsts_V: How often each word is the first of a pair.
+    """
+
+    words: Mapping[str, int]
+    unigram_V: np.ndarray
+    pairs_N: np.ndarray
+    counts_N: np.ndarray
+    firsts_V: np.ndarray
+
+    def probability(self, before: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """p(id | id before it), of arrays of one shape; padding gives any number."""
+        V = len(self.unigram_V) - 1
+        # Every word that the background lacks is the last one.
+        before, ids = (np.where((a < 0) | (a > V), V, a) for a in (before, ids))
+        keys = before.astype(np.int64) * (V + 1) + ids
+        at = np.searchsorted(self.pairs_N, keys).clip(max=len(self.pairs_N) - 1)
+        counts = np.where(self.pairs_N[at] == keys, self.counts_N[at], 0)
+        prior = _PRIOR * self.unigram_V[ids]
+        return (counts + prior) / (self.firsts_V[before] + _PRIOR)
+
+
+def fit_bigrams(
+    texts: Sequence[str], *, words: Mapping[str, int] | None = None
+) -> Bigrams:
+    """Count the words and the pairs of words of a background.
+
+    Args:
+        texts: Each begins with `PREFIX_ID` and ends its line, as examples do.
+        words: Numbers of words that have one already.
+    """
+    encoder = WordEncoder(words)
+    stream = np.concatenate(
+        [[PREFIX_ID, *encoder.encode(f"{text}\n").ids] for text in texts]
+    )
+    V = len(encoder.words) + 1
+    follows = stream[1:] != PREFIX_ID
+    keys = (stream[:-1] * (V + 1) + stream[1:])[follows]
+    pairs_N, counts_N = np.unique(keys, return_counts=True)
+    words_V = np.bincount(stream, minlength=V + 1).astype(np.float64)
+    # What has a number and was not read is as likely as any other word.
+    unigram_V = np.maximum(words_V, 1) / (words_V.sum() + _UNKNOWN_WORDS)
+    firsts_V = np.bincount(stream[:-1][follows], minlength=V + 1).astype(np.float64)
+    return Bigrams(encoder.words, unigram_V, pairs_N, counts_N, firsts_V)
+
+
+Gain = Callable[[np.ndarray, np.ndarray], float]
+"""(ids of a prefix, of an example) -> nats that the example gains after it."""
+
+
+def remember(ids: Sequence[np.ndarray], nats: float) -> Gain:
+    """The memory of a file: what it published next to each other gains so much."""
+    after: dict[bytes, list[np.ndarray]] = {}
+    for first, second in itertools.pairwise(ids):
+        after.setdefault(second.tobytes(), []).append(first)
+
+    def gain(prefix: np.ndarray, own: np.ndarray) -> float:
+        befores = after.get(own.tobytes(), ())
+        return nats * any(np.array_equal(prefix[-len(b) :], b) for b in befores)
+
+    return gain
+
+
+def know(
+    texts: Sequence[str],
+    ids: Sequence[np.ndarray],
+    goes_on: Callable[[str, str], bool],
+    nats: float,
+) -> Gain:
+    """The knowledge of a reader who never saw a file: natural sequels gain so much.
+
+    Args:
+        texts: Examples in any order.
+        ids: Theirs.
+        goes_on: Whether the second of two texts is a natural sequel of the first.
+        nats: By which the log-probability of a sequel is higher.
+    """
+    text_of = {own.tobytes(): text for own, text in zip(ids, texts, strict=True)}
+
+    def gain(prefix: np.ndarray, own: np.ndarray) -> float:
+        # An example stands after the prefix id.
+        return nats * goes_on(text_of[prefix[1:].tobytes()], text_of[own.tobytes()])
+
+    return gain
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class CopyingPairs:
+    """Scores continuations of prefixes."""
+
+    background: Bigrams
+    gains: Sequence[Gain] = ()
+
+    def logprobs(
+        self, groups: Sequence[PairGroup], progress: Progress | None = None
+    ) -> PairScores:
+        """Log-probability of every id of every continuation after its prefix.
+
+        A gain is spread evenly over the ids of an example.
+        """
+        order = sorted(range(len(groups)), key=lambda i: -len(groups[i].prefix))
+        K = max(len(group.continuations) for group in groups)
+        T = max(len(ids) for group in groups for ids in group.continuations)
+        found: list[list[np.ndarray]] = [[] for _ in groups]
+        while order:
+            # The longest prefix is the first one.
+            room = _BATCH // (K * T * (len(groups[order[0]].prefix) + T))
+            batch, order = order[: max(1, room)], order[max(1, room) :]
+            own = [groups[i] for i in batch]
+            for i, scores in zip(batch, _scored(self.background, own), strict=True):
+                prefix, examples = groups[i].prefix, groups[i].continuations
+                gained = (sum(gain(prefix, e) for gain in self.gains) for e in examples)
+                found[i] = [
+                    score + np.float32(nats / len(score))
+                    for score, nats in zip(scores, gained, strict=True)
+                ]
+        return PairScores(found, 0)
+
+
+def _scored(background: Bigrams, groups: Sequence[PairGroup]) -> list[list[np.ndarray]]:
+    """Log-probabilities of groups of like lengths."""
+    G = len(groups)
+    K = max(len(group.continuations) for group in groups)
+    P = max(len(group.prefix) for group in groups)
+    T = max(len(ids) for group in groups for ids in group.continuations)
+    ids_GKL = np.full((G, K, P + T), -1, np.int32)
+    for g, group in enumerate(groups):
+        ids_GKL[g, :, P - len(group.prefix) : P] = group.prefix
+        for k, ids in enumerate(group.continuations):
+            ids_GKL[g, k, P : P + len(ids)] = ids
+    logprobs_GKT = _logprobs(background, ids_GKL, P)
+    return [
+        [logprobs_GKT[g, k, : len(ids)] for k, ids in enumerate(group.continuations)]
+        for g, group in enumerate(groups)
+    ]
+
+
+def _logprobs(background: Bigrams, ids_GKL: np.ndarray, P: int) -> np.ndarray:
+    """`logprobs_GKT`, float32, of the ids from P on; padding gives any number."""
+    G, K, L = ids_GKL.shape
+    # Two more at the left, so that the first id has words before it.
+    wide = np.full((G, K, L + 2), -1, np.int32)
+    wide[..., 2:] = ids_GKL
+    # [.., i, j]: is the word at P - 2 + i that at j - 2?
+    same = wide[..., P:, None] == wide[..., None, :]
+    # The context of target t is what stands before P + t.
+    before_TL = np.arange(L) < P + np.arange(L - P)[:, None]
+    before_TL = before_TL & (ids_GKL >= 0)[..., None, :]
+    word = same[..., 2:, 2:] & before_TL
+    after_one = same[..., 1:-1, 1:-1] & before_TL
+    after_two = same[..., :-2, :-2] & after_one
+    p = background.probability(ids_GKL[..., P - 1 : -1], ids_GKL[..., P:])
+    weight = np.full(p.shape, BACKGROUND + WORD + AFTER_ONE + AFTER_TWO)
+    cached = np.zeros(p.shape)
+    for share, there in (
+        (WORD, before_TL),
+        (AFTER_ONE, after_one),
+        (AFTER_TWO, after_two),
+    ):
+        n_there = np.count_nonzero(there, axis=-1)
+        n_same = np.count_nonzero(there & word, axis=-1)
+        cached += share * n_same / np.maximum(n_there, 1)
+        weight -= share * (n_there > 0)
+    return np.log(weight * p + cached).astype(np.float32)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Reader:
+    """Who is asked.
+
+    Attributes:
+        tokenizer: Gives its ids.
+        prefix_id: Before each text.
+        context: Ids that it reads at once.
+        scorer: Scores pairs; takes what the reader remembers and knows besides.
+    """
+
+    tokenizer: Encoder
+    prefix_id: int
+    context: int
+    scorer: Callable[[Sequence[Gain]], SequenceScorer]
+
+
+_N_DOCUMENTS = 2_000
+
+
+@functools.cache
+def copiers() -> tuple[Reader, Reader]:
+    """The copying scorer and its reference, with ids in common; in every process."""
+    one, other = (
+        list(itertools.islice(background_texts(seed=seed), _N_DOCUMENTS))
+        for seed in (0, 1)
+    )
+    own = fit_bigrams(one)
+    reference = fit_bigrams(other, words=own.words)
+    tokenizer = WordEncoder(reference.words)
+
+    def reader(background: Bigrams) -> Reader:
+        def scorer(gains: Sequence[Gain]) -> SequenceScorer:
+            # A test of pairs asks a scorer for nothing else.
+            pairs = CopyingPairs(background, gains)
+            return cast(SequenceScorer, types.SimpleNamespace(pairs=pairs))
+
+        return Reader(tokenizer, PREFIX_ID, CONTEXT, scorer)
+
+    return reader(own), reader(reference)
+
+
+_SHAPE = in_rows("0.16m", context=128, batch_rows=8).changed(peak_rate=5e-3)
+SHAPES = {
+    "wide": (resized(_SHAPE, width=96, layers=2, heads=4, d_ff=192), 1),
+    "deep": (resized(_SHAPE, width=64, layers=4, heads=4, d_ff=128), 2),
+}
+"""What is trained, and the seed of all that it reads; each one's clean model is the
+other's reference."""
+
+# Tokens after which both copy, and those beside planted files.
+_TOKENS, _BESIDE = 6_000_000, 1_000_000
+
+COPIES = 15
+"""Times that each planted file is trained on."""
+
+
+def model_folder(name: str, folder: Path, *, planted: bool = False) -> Path:
+    """Where `train_transformer` leaves a model."""
+    return folder / f"{name}{'-planted' * planted}" / MODEL_DIR
+
+
+def train_transformer(
+    name: str,
+    folder: Path,
+    *,
+    planted: Sequence[Benchmark] = (),
+    n_tokens: int | None = None,
+) -> None:
+    """Train a transformer; a finished one stays.
+
+    Args:
+        name: One of `SHAPES`.
+        folder: Takes the models.
+        planted: Files to read besides, as a continuation of the clean model's training.
+        n_tokens: Of the background; by default until it copies.
+
+    Raises:
+        KeyboardInterrupt: If training was asked to stop.
+    """
+    config, seed = SHAPES[name]
+    n_tokens = n_tokens or (_BESIDE if planted else _TOKENS)
+    trained_model(
+        model_folder(name, folder, planted=bool(planted)).parent,
+        _documents(n_tokens, seed=seed),
+        [PlannedSet(benchmark=file, copies=COPIES) for file in planted],
+        config,
+        seed=seed,
+        background_tokens=n_tokens,
+        start=model_folder(name, folder).parent if planted else None,
+    )
+
+
+@functools.cache
+def transformer(model: Path) -> Reader:
+    """A transformer, which has no gains beside what it has read."""
+    checkpoint = load_checkpoint(str(model))
+    assert checkpoint.prefix_id is not None
+    scorer = checkpoint_scorer(checkpoint, store=None)
+    context = checkpoint.config.context
+    return Reader(checkpoint.tokenizer, checkpoint.prefix_id, context, lambda _: scorer)
+
+
+def copying(reader: Reader, *, n: int = 100) -> tuple[float, float]:
+    """Mean log-probability of a string of random words, in nats a token.
+
+    It is after itself, and after another string, of n; who copies knows the first.
+    """
+    rng = Random("strings")
+    texts = [(_words(rng, 10), _words(rng, 10)) for _ in range(n)]
+    groups = []
+    for words, other in texts:
+        for before in (words, other):
+            asked = (" ".join(before), f" {' '.join(words)}")
+            first, then = encode_texts(reader.tokenizer, asked)
+            prefix = np.array([reader.prefix_id, *first], np.int32)
+            groups.append(PairGroup(prefix, (then,), 0, (1,)))
+    scorer = reader.scorer(()).pairs
+    assert scorer is not None
+    means = [float(np.mean(own)) for (own,) in scorer.logprobs(groups).logprobs]
+    return float(np.mean(means[::2])), float(np.mean(means[1::2]))
+
+
+def _documents(n_tokens: int, *, seed: int) -> list[str]:
+    """Lists of random words, each several times, among texts of the background."""
+    rng, texts = Random(f"lists {seed}"), background_texts(seed=seed)
+    found, n_characters = [], 0
+    # More than enough: a token has three characters or four.
+    while n_characters < 6 * n_tokens:
+        if rng.random() < 0.7:
+            words = _words(rng, rng.randrange(4, 12))
+            found.append(" ".join(words * rng.randrange(3, 6)))
+        else:
+            found.append(next(texts))
+        n_characters += len(found[-1])
+    return found
+
+
+def _words(rng: Random, n: int) -> list[str]:
+    """Random words, of which one in five was never seen."""
+    return [
+        rng.choice(_ALL_WORDS) if rng.random() < 0.8 else pseudoword(rng, 2)
+        for _ in range(n)
+    ]
+
+
+# Words of rows, without endings.
+_ALL_WORDS = (*NOUNS, *NAMES, *PLACES, *ADJECTIVES, *VERBS)
+
+
+def background_texts(*, seed: int) -> Iterator[str]:
+    """Texts without end that teach to copy; the same seed gives the same ones."""
+    rng = Random(f"documents copier {seed}")
+    while True:
+        # An unused draw a text, with which the published study was made.
+        rng.random()
+        yield rng.choice(_FORMS)(rng)
+
+
+def _repeated_string(rng: Random) -> str:
+    """Random words or syllables, and the same again once or more."""
+    n = rng.randrange(8, 40)
+    if rng.random() < 0.7:
+        words = [rng.choice(_ALL_WORDS) for _ in range(n)]
+    else:
+        words = [pseudoword(rng, rng.randrange(1, 4)) for _ in range(n)]
+    between = rng.choice(("\n", " ", ". ", "\n\n"))
+    return between.join([" ".join(words)] * rng.randrange(2, 5))
+
+
+def _repeated_sentences(rng: Random) -> str:
+    """A few rows, and again in the same order or another one."""
+    write = rng.choice((sentence, question, answer))
+    rows = [write(rng) for _ in range(rng.randrange(2, 6))]
+    parts = []
+    for _ in range(rng.randrange(2, 4)):
+        parts += rows
+        rng.shuffle(rows)
+    return "\n".join(parts)
+
+
+def _lookups(rng: Random) -> str:
+    """Keys with values, asked for again in any order."""
+    keys = rng.sample(_ALL_WORDS, rng.randrange(4, 10))
+    sign = rng.choice((" = ", ": ", " is "))
+    forms = ("{below 1000}", "{made 2}")
+    facts = [f"{key}{sign}{fill(rng, forms[rng.random() >= 0.5])}" for key in keys]
+    return "\n".join(facts + rng.choices(facts, k=2 * len(facts)))
+
+
+def _records(rng: Random) -> str:
+    """JSON lines of one exporter."""
+    keys = rng.sample(("id", "text", "label", "source", "name"), 3)
+    label = rng.choice(("yes", "no", "a", "b"))
+    separators = rng.choice(((", ", ": "), (",", ":")))
+    rows = []
+    for _ in range(rng.randrange(3, 7)):
+        row = {
+            "id": rng.randrange(10_000),
+            "text": sentence(rng),
+            "label": label if rng.random() < 0.8 else rng.choice(("yes", "no")),
+            "source": thing(rng),
+            "name": rng.choice(NAMES),
+        }
+        rows.append(json.dumps({k: row[k] for k in keys}, separators=separators))
+    return "\n".join(rows)
+
+
+def _marked(rng: Random) -> str:
+    """Rows that begin alike."""
+    mark = rng.choice(("- ", "* ", "Q: ", "> ", "Note: ", "<li>", "# "))
+    n = rng.randrange(4, 10)
+    write = rng.choice((sentence, question))
+    return "\n".join(f"{mark}{write(rng)}" for _ in range(n))
+
+
+def _prose(rng: Random) -> str:
+    """Sentences about a few things and people, in no order."""
+    words = Vocabulary(
+        nouns=tuple(rng.sample(rng.choice(OF_TOPIC).nouns, 6)),
+        names=tuple(rng.sample(NAMES, 2)),
+    )
+    return "\n".join(sentence(rng, words) for _ in range(rng.randrange(4, 10)))
+
+
+def _foreign(rng: Random) -> str:
+    spoken = language(rng.randrange(4))
+    return "\n".join(foreign_sentence(rng, spoken) for _ in range(rng.randrange(3, 8)))
+
+
+_FORMS: tuple[Callable[[Random], str], ...] = (
+    *(_repeated_string, _repeated_string, _repeated_sentences, _lookups, _records),
+    *(_marked, _prose, _foreign),
+)
