@@ -1,6 +1,8 @@
 """The pages of the documentation: their commands parse, their methods exist."""
 
+import importlib
 import importlib.util
+import inspect
 import re
 import shlex
 from pathlib import Path
@@ -56,14 +58,56 @@ def test_commands_of_the_pages_parse(page, line):
         assert name.startswith("--")
 
 
-def test_modules_of_the_pages_exist():
-    named = {
-        name
-        for page in PAGES
-        for name in re.findall(r"python -m ((?:train|eval)[.\w]*)", page.read_text())
-    }
-    assert {"eval.quickstart", "train.pretrain"} <= named
-    assert not [name for name in named if importlib.util.find_spec(name) is None]
+AT_COMMIT = re.compile(r"\s*\(at\s+commit\s+[0-9a-f]{8}\b")
+"""Stands behind a command that is gone, and says where it was."""
+COMMAND = re.compile(
+    r"(python -m )?(eval|train)\.\w+ -|python -m (eval|train)\.|jaxcontam |\.ci/"
+)
+
+
+def named_commands(text):
+    """Commands of a page, in blocks and in running text, that no commit stands by."""
+    for found in re.finditer(r"```\w*\n(.*?)```|`([^`]+)`", text, re.DOTALL):
+        block, span = found.groups()
+        lines = [span] if span else block.replace("\\\n", " ").splitlines()
+        if not AT_COMMIT.match(text, found.end()):
+            words = (" ".join(line.removeprefix("$ ").split()) for line in lines)
+            yield from filter(COMMAND.match, words)
+
+
+def flags_class(module):
+    """The dataclass whose fields are the flags of `python -m MODULE`."""
+    # Takes the flags of another one.
+    module = module.replace("train.prepare", "train.pretrain")
+    spec = importlib.util.find_spec(module)
+    assert spec is not None, f"no module {module}"
+    is_package = spec.submodule_search_locations is not None
+    module = importlib.import_module(f"{module}.__main__" if is_package else module)
+    handed_on = r'(?:run_study\(\s*"[\w.]+",\s*|run_module\(|parse\()([A-Z]\w+)'
+    (name,) = re.findall(handed_on, inspect.getsource(module))
+    return getattr(module, name)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *LOGS], ids=lambda page: page.stem)
+def test_commands_that_a_page_names_exist_or_have_the_commit_that_had_them(page):
+    for line in named_commands(page.read_text()):
+        # What may be left out stands in brackets.
+        line = re.sub(r"\s#\s.*|\s\\?\|.*|[\[\]]", "", line.removeprefix("python -m "))
+        name, *words = shlex.split(line)
+        if name.startswith(".ci/"):
+            assert (ROOT / name).is_file(), line
+            continue
+        if name == "jaxcontam":
+            name, *words = words
+            if not re.fullmatch("[a-z]+", name):
+                continue
+        kind = COMMANDS[name] if name in COMMANDS else flags_class(name)
+        flags = {*flags_of(kind), "--help"}
+        flags |= {flag.replace("--", "--no-", 1) for flag in flags}
+        named = {word for word in words if re.fullmatch(r"--[a-z][\w-]*", word)}
+        assert named <= flags, line
+        if "--only" in named:
+            parse(kind, words, prog=name)
 
 
 def test_files_of_the_page_of_the_architecture_exist():

@@ -215,13 +215,3 @@ def test_several_files_are_asked_by_name(tmp_path):
     assert result["file1", "direction"].verdict != "contaminated"
     with pytest.raises(ValueError, match="2 benchmarks"):
         _ = result.verdict
-
-
-def test_matrix_is_tested_as_by_the_command(tmp_path, capsys):
-    matrix_KM = np.random.default_rng(0).normal(size=(20, 10))
-    matrix_KM[:, 0] += 2
-    np.save(tmp_path / "m.npy", matrix_KM)
-    command = ["prove", str(tmp_path / "m.npy"), "--out", str(tmp_path / "out")]
-    assert main([*command, "--json"]) == 0
-    said = f'"p_value": {jaxcontam.prove(matrix_KM).p_value!r}'
-    assert said in capsys.readouterr().out

@@ -9,6 +9,7 @@ import pytest
 from jaxcontam.cli.main import main
 from jaxcontam.reports.report_files import ARCHIVE_NAME, REPORT_NAME
 from tests.support.forged import reseal
+from tests.support.labelled_rows import write_lines
 
 pytestmark = pytest.mark.unoptimised
 
@@ -35,10 +36,51 @@ def reports(pulse, tmp_path_factory):
         "combined": [*audit, plain, "--tests", "direction,adjacency,stratified"],
         "prove": ["prove", matrix, "--min-effect", "0.25"],
     }
+    words |= words_of_versions(folder, str(pulse / "model"))
     for name, typed in words.items():
         assert main([*typed, "--out", str(folder / name)]) == 0
     shutil.copytree(pulse, folder / "quickstart")
     return folder
+
+
+LETTERS = [*"abcdefghijklmnopqrstuvwxyz"]
+VERSIONS = {"canary": 4, "variants": 1, "options": 1}
+"""Kind of test of versions -> how many its report has."""
+
+
+def words_of_versions(folder, model):
+    """Commands that test canaries, variants and answer options of random letters."""
+    rng = np.random.default_rng(0)
+
+    def letters(n):
+        return " ".join(rng.choice(LETTERS, n))
+
+    secret, held_out = folder / "s.txt", folder / "h.txt"
+    for path, n in ((secret, 3), (held_out, 31)):
+        path.write_text("".join(f"{letters(9)}\n" for _ in range(n)))
+    rows = [
+        {"text": letters(5), "variants": [letters(4) for _ in range(1 + i % 3)]}
+        for i in range(15)
+    ]
+    variants = write_lines(folder / "v.jsonl", rows)
+    rows = [
+        {
+            "q": f"Which {i}?",
+            # No two items share options.
+            "choices": [
+                f"{c}{i}" for c in rng.choice(LETTERS, 3 + i % 3, replace=False)
+            ],
+            "answer": int(rng.integers(3)),
+        }
+        for i in range(25)
+    ]
+    items, options = write_lines(folder / "mc.jsonl", rows), ["--tests", "options"]
+    files = ["--secret", str(secret), "--held-out", str(held_out)]
+    return {
+        "canary": ["canary", model, *files],
+        "variants": ["variants", model, str(variants), "--randomised"],
+        "options": ["audit", model, str(items), *options, "--n-orders", "4"],
+    }
 
 
 @pytest.fixture
@@ -69,15 +111,19 @@ def forge(copied, capsys):
 
 @pytest.mark.parametrize(
     "name",
-    ["quickstart", "grouped", "ordered", "reversal", "combined", "prove", "quick"],
+    [
+        *("quickstart", "grouped", "ordered", "reversal", "combined", "prove", "quick"),
+        *VERSIONS,
+    ],
 )
 def test_honest_report_is_verified(reports, name, capsys):
     assert main(["verify", str(reports / name)]) == 0
-    is_audit = name not in ("prove", "quickstart")
-    again = "pre-tests were run again" if is_audit else "not run again (a report of"
     said = capsys.readouterr().out
-    assert again in said
-    assert name != "quickstart" or "verified, 36 tests recomputed" in said
+    is_audit = name not in ("prove", "quickstart", "canary", "variants")
+    again = "pre-tests were run again" if is_audit else "not run again (a report of"
+    assert name in ("canary", "variants") or again in said
+    if n := {"quickstart": 36, **VERSIONS}.get(name):
+        assert f"verified, {n} test{'s' * (n > 1)} recomputed" in said
 
 
 def edit(code):
@@ -137,6 +183,15 @@ row["verdict"] = "invalid design"
         ),
         # However deep it lies.
         ("combined", "row['p_value'] = 1e-33", "p_value is 1e-33"),
+        *(
+            (name, f"row[{field!r}] = {value!r}", f"{field} is {value!r}")
+            for name in VERSIONS
+            for field, value in (
+                *(("p_value", 1e-9), ("log10_p", -9.0), ("effect", 7.0)),
+                ("verdict", "contaminated"),
+            )
+        ),
+        ("canary", "rows[2]['exposure'] = 4.75", "exposure is 4.75"),
         ("combined", "row['p_floor'] = 1e-33", "p_floor is 1e-33"),
         ("combined", "beside['verdict'] = 'suspected'", "'suspected', recomputed None"),
         ("combined", "beside['p_adjusted'] = 1e-9", "1e-09, recomputed None"),
@@ -149,6 +204,11 @@ row["verdict"] = "invalid design"
         ),
         ("reversal", "row['local']['last_example'] -= 1", "local.last_example is"),
         ("grouped", "rows.pop()", "'1/codes' belongs to no result"),
+        (
+            "quick",
+            "for one in rows: one['pretests'][0]['p_value'] = 0.987",
+            "pydocs-50: pre-tests[0].p_value is 0.987, recomputed",
+        ),
         ("ordered", PASS_ALL, "passed is True, recomputed False"),
         ("grouped", FAIL_ONE, "passed is False, recomputed True"),
         ("reversal", FAIL_ONE, "passed is False, recomputed True"),
@@ -158,13 +218,7 @@ def test_what_is_stated_and_does_not_follow_is_a_fault(forge, name, code, fault)
     assert fault in forge(name, edit(code))
 
 
-def test_pretest_that_the_file_does_not_have_is_found(forge):
-    said = forge(
-        "quick", edit("for one in rows: one['pretests'][0]['p_value'] = 0.987")
-    )
-    assert "pydocs-50: pre-tests[0].p_value is 0.987, recomputed" in said
-
-
+PLACE = "place: not what the seed and the file draw"
 PAIRS = "pairs are not those that tell the direction"
 
 
@@ -180,6 +234,8 @@ PAIRS = "pairs are not those that tell the direction"
             ("combined", name, "a.flat[1 % a.size] += 1", "")
             for name in (*("0/pairs", "0/orders", "0/codes"), *("2/scores", "2/place"))
         ),
+        *((name, "0/scores", "a[:, 0] += 3.0", "p_value is") for name in VERSIONS),
+        *((name, "0/place", "a[:] = 0", PLACE) for name in ("variants", "options")),
     ],
 )
 def test_changed_evidence_is_found(forge, name, array, code, fault):
@@ -187,6 +243,18 @@ def test_changed_evidence_is_found(forge, name, array, code, fault):
         exec(code, {"a": arrays[array], "np": np})
 
     assert fault in forge(name, None, change)
+
+
+@pytest.mark.parametrize("command", ["verify", "report"])
+def test_a_report_of_another_format_names_the_version_that_reads_it(
+    copied, capsys, command
+):
+    folder = copied("options")
+    reseal(folder, lambda document: document.update(schema=1, jaxcontam="0.1.0"))
+    assert main([command, str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert f"{REPORT_NAME}: a report of format 1, where this version reads 2" in said
+    assert "hint: jaxcontam 0.1.0 wrote it and reads it" in " ".join(said.split())
 
 
 def test_any_changed_byte_under_the_old_seal_is_found(copied):

@@ -186,18 +186,6 @@ def hub(monkeypatch, tmp_path):
     return files
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "json"])
-def test_split_of_the_hub_is_its_files_in_order(hub, tmp_path, suffix):
-    hub[f"main/test-00001-of-00002.{suffix}"] = ROWS[4:]
-    hub[f"main/test-00000-of-00002.{suffix}"] = ROWS[:4]
-    hub[f"main/train-00000-of-00001.{suffix}"] = ROWS[:1]
-    lines = write_lines(tmp_path / "set.jsonl", ROWS)
-    for limit in (None, 3, 5):
-        found = load_benchmark("hf:org/name:main:test", limit=limit)
-        assert found.name == "name-main-test"
-        assert facts(found) == facts(load_benchmark(lines, limit=limit))
-
-
 def test_split_of_the_hub_takes_a_template_or_says_what_there_is(hub):
     hub["test.parquet"] = ROWS
     found = load_benchmark("hf:name:test", template="Q: {q}", limit=2)

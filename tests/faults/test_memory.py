@@ -161,15 +161,6 @@ def test_a_million_examples_need_memory_in_proportion_to_their_file(tmp_path):
     assert n_bytes < _IMPORTS + 12 * path.stat().st_size
 
 
-@pytest.mark.slow
-def test_a_gigantic_line_is_released_and_read_back(tmp_path):
-    lines = [json.dumps({"text": f"{i}" * 50_000_000}) for i in range(3)]
-    (tmp_path / "a.jsonl").write_text("\n".join([*lines, ""]))
-    words = ["release", str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "b.jsonl")]
-    assert main([*words, "--seed-file", str(tmp_path / "seed.json")]) == 0
-    assert sorted((tmp_path / "b.jsonl").read_text().splitlines()) == lines
-
-
 @pytest.mark.parametrize("make", [os.mkfifo, lambda p: os.symlink("/dev/zero", p)])
 def test_a_pipe_or_a_device_is_one_line_at_once(tmp_path, monkeypatch, capsys, make):
     monkeypatch.chdir(tmp_path)
@@ -286,7 +277,7 @@ from pathlib import Path
 from jaxcontam.data.journal import Journal
 from jaxcontam.scoring.api.logprobs import Way
 from jaxcontam.scoring.remote import ServedPrompts
-from tests.support.api_clients import opened
+from tests.support.api_transport import opened
 
 def taken(name):
     text = Path("/proc/self/status").read_text()

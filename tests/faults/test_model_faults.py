@@ -296,7 +296,7 @@ OTHERS = [
     ("config.json", link("config.json"), "no config.json"),
     ("config.json", link("nowhere"), "no config.json"),
     ("config.json", Path.mkdir, "no config.json"),
-    ("config.json", written("[" * 10**6), "not JSON"),
+    *(("config.json", written(text), "not JSON") for text in ("{", "[" * 10**6)),
     ("config.json", written("[" + "[]," * (1 << 22) + "0]"), "values"),
     ("tokenizer.json", link("tokenizer.json"), "no tokenizer"),
     ("tokenizer.json", Path.mkdir, "no tokenizer"),
@@ -305,6 +305,10 @@ OTHERS = [
     (TENSORS, Path.mkdir, "model.safetensors is missing"),
     (INDEX, written('{"weight_map": {"a": "../../x"}}'), "'../../x' is no plain file"),
     (INDEX, written('{"weight_map": {"a": ".."}}'), r"\.\. is missing"),
+    *(
+        (INDEX, written(f'{{"weight_map": {found}}}'), "not an index of weights")
+        for found in ("[]", "null", '{"a": 3}')
+    ),
 ]
 CASES = [
     *((name, kind, NO_FILE) for name in FILES for kind in KINDS),

@@ -30,7 +30,6 @@ from jaxcontam.models.fused_attention import (
     kernel_of_rows,
 )
 from jaxcontam.models.sharding import WeightSharding
-from jaxcontam.scoring.gradients import _mean_loss
 from jaxcontam.scoring.kernel import score_continuations, target_scores
 from train.config import Compute, Optimizer
 from train.step import adamw, training_step
@@ -428,22 +427,3 @@ def test_every_product_of_a_bfloat16_step_reads_bfloat16_alone(config):
     # mixture has a router, and its experts are computed again.
     assert len(found) >= 12
     assert found == [{jnp.dtype("bfloat16")}] * len(found)
-
-
-def test_gradient_norms_of_rows_side_by_side_are_fused():
-    graphdef, state = decoder_of(SHAPE, "bfloat16", H100)
-
-    def norms(state, inputs_BS, lengths_B):
-        def one(row):
-            ids_S, length = row
-            gradients = jax.grad(_mean_loss, argnums=1)(
-                graphdef, state, ids_S, ids_S, length, WeightSharding()
-            )
-            return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(gradients))
-
-        return jax.lax.map(one, (inputs_BS, lengths_B), batch_size=2)
-
-    ids = jax.ShapeDtypeStruct((4, 256), jnp.int32)
-    lengths = jax.ShapeDtypeStruct((4,), jnp.int32)
-    calls = custom_calls(lowered(norms, "cuda", state, ids, lengths))
-    assert set(calls) == {"__cudnn$fmhaSoftmax", "__cudnn$fmhaSoftmaxBackward"}

@@ -2,11 +2,9 @@
 
 import json
 
-import jax
 import numpy as np
 import pytest
 import transformers
-from flax import nnx
 from safetensors.numpy import load_file
 
 from jaxcontam.cli.main import main
@@ -23,14 +21,9 @@ from tests.support.decoders import SHAPES, spread
 from tests.support.family_cases import (
     CASES,
     EAGER,
-    FAMILY_CASES,
-    LLAMA3_ROPE,
     OPTIMISED_CASES,
     PARITY_CASES,
-    edit_config,
-    reopened,
     torch_model,
-    with_slow_ones,
 )
 from tests.support.torch_reference import (
     CONTEXT,
@@ -64,31 +57,6 @@ def test_scores_agree_with_every_switch_and_any_weights(case, seed, tmp_path):
     model = torch_model(case, seed=seed)
     model.save_pretrained(tmp_path)
     assert_scores_agree(load_decoder(tmp_path), model)
-
-
-OLD_LINEAR = {"type": "linear", "factor": 2.0}
-OLD_FORMS = {
-    "llama, biases, all heads": {"rope_theta": 5e5, "rope_scaling": None},
-    "pythia": {"rotary_pct": 0.5, "rotary_emb_base": 700},
-    "llama 3": {"rope_theta": 1e4, "rope_scaling": {**LLAMA3_ROPE, "type": "llama3"}},
-    "llama, linear": {"rope_theta": 1e4, "rope_scaling": OLD_LINEAR},
-    "mistral": {"rope_theta": 5e5},
-    "qwen2, windows": {"rope_theta": 1e6},
-    "qwen3": {"rope_theta": 1e6, "rope_scaling": None},
-    "gemma2": {"rope_theta": 3e4},
-}
-FIRST, *OTHERS = OLD_FORMS
-
-
-# The others take sixteen seconds.
-@pytest.mark.parametrize(
-    "case", [FIRST, *(pytest.param(case, marks=pytest.mark.slow) for case in OTHERS)]
-)
-def test_config_of_an_older_transformers_scores_alike(case, tmp_path):
-    torch_model(case).save_pretrained(tmp_path)
-    drop = ("rope_parameters", "layer_types", "dtype")
-    edit_config(tmp_path, drop=drop, torch_dtype="float32", **OLD_FORMS[case])
-    assert_scores_agree(load_decoder(tmp_path), reopened(tmp_path))
 
 
 def test_gpt2_body_without_prefix_scores_as_the_whole_model(tmp_path):
@@ -147,36 +115,6 @@ def test_model_that_is_read_and_written_is_the_same_to_the_bit(case, tmp_path):
     for ids in draw(model.config.vocab_size):
         # Equal weights; torch's sums differ with where they lie: measured 4e-7.
         np.testing.assert_allclose(logits(again, ids), logits(model, ids), atol=1e-5)
-
-
-@pytest.mark.parametrize("case", FAMILY_CASES)
-def test_bfloat16_files_are_written_as_their_float32_values(case, tmp_path):
-    first, second = tmp_path / "first", tmp_path / "second"
-    torch_model(case).to(torch.bfloat16).save_pretrained(first)
-    tensors = load_file(first / "model.safetensors")
-    assert {value.dtype.name for value in tensors.values()} == {"bfloat16"}
-    assert read_config_fields(first)["dtype"] == "bfloat16"
-    save(load_decoder(first), read_config_fields(first), second)
-    assert_same_tensors(second, without_unread_rows(tensors))
-    assert read_config_fields(second)["dtype"] == "float32"
-
-
-# Ten seconds.
-@pytest.mark.slow
-@pytest.mark.parametrize("case", with_slow_ones(FAMILY_CASES))
-def test_weights_that_training_moved_score_alike_in_torch(case, tmp_path):
-    torch_model(case).save_pretrained(tmp_path)
-    fields, decoder = read_config_fields(tmp_path), load_decoder(tmp_path)
-    rng = np.random.default_rng(5)
-
-    def moved(leaf):
-        # In NumPy: JAX would compile a sum for each shape.
-        noise = 0.1 * rng.normal(size=leaf.shape)
-        return jax.device_put(np.asarray(leaf) + noise.astype(np.float32))
-
-    nnx.update(decoder, jax.tree.map(moved, nnx.state(decoder)))
-    save(decoder, fields, tmp_path)
-    assert_scores_agree(decoder, reopened(tmp_path))
 
 
 @pytest.mark.parametrize("case", SHAPES)

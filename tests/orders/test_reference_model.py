@@ -15,17 +15,13 @@ from jaxcontam.orders.answer_options import METHOD as OPTIONS
 from jaxcontam.orders.methods import ADJACENCY, DIRECTION
 from jaxcontam.proof.result import Evidence
 from jaxcontam.proof.test_row import loglik_gap, reference_result
-from jaxcontam.reports.report_files import (
-    ARCHIVE_NAME,
-    REPORT_NAME,
-    archive_digest,
-    sealed_text,
-)
+from jaxcontam.reports.report_files import REPORT_NAME
 from tests.orders.test_order_path import (
     bigrams,
     random_bigrams,
     tokenizer,  # noqa: F401
 )
+from tests.support.forged import reseal
 from tests.support.stub_models import opened_stub
 from tests.support.verified import verified
 
@@ -221,20 +217,19 @@ def forged(made, out, row, scores=None, kind="pairs"):
     `row` are fields of its result, or of what one of them holds; `scores` changes those
     of the reference, and None leaves them out.
     """
-    shutil.copytree(made, out)
-    document = json.loads((out / REPORT_NAME).read_text())
-    first = document["results"][0]
-    for name, value in row.items():
-        first[name] = first[name] | value if isinstance(value, dict) else value
-    with np.load(out / ARCHIVE_NAME) as archive:
-        content = {name: archive[name] for name in archive.files}
-    if scores is not None:
+
+    def change(document):
+        first = document["results"][0]
+        for name, value in row.items():
+            first[name] = first[name] | value if isinstance(value, dict) else value
+
+    def of_reference(arrays):
         name = f"0/reference_{kind}"
-        content[name] = scores(content[name])
-        content = {name: one for name, one in content.items() if one is not None}
-    np.savez_compressed(out / ARCHIVE_NAME, **content)
-    document["digests"][ARCHIVE_NAME] = archive_digest(out / ARCHIVE_NAME)
-    (out / REPORT_NAME).write_text(sealed_text(document), encoding="utf-8")
+        if (found := scores(arrays.pop(name))) is not None:
+            arrays[name] = found
+
+    shutil.copytree(made, out)
+    reseal(out, change, scores and of_reference)
     return "\n".join(verified(out)[0])
 
 

@@ -5,7 +5,6 @@ import functools
 import io
 import json
 import math
-import pickle
 import random
 import re
 import tracemalloc
@@ -272,59 +271,6 @@ def test_record_is_looked_for_as_line_and_as_strings():
     ]:
         (row,) = occurrences(index, index.find([Document(text)]))
         assert (row.rule, row.form) == ("exact", form)
-
-
-def mixed_corpus(rng):
-    """Examples, one of them long, and documents that hold parts of them."""
-    vocabulary = [f"v{i}" for i in range(200)]
-    examples = [" ".join(rng.choices(vocabulary, k=k)) for k in (3, 8, 13, 30, 400)]
-    documents = []
-    for number in range(30):
-        words = rng.choices(vocabulary, k=rng.randint(0, 300))
-        for example in rng.choices(examples, k=rng.randint(0, 2)):
-            words[5:5] = example.split()[rng.randint(0, 6) :]
-        gap = "\n" if number % 3 == 0 else " "
-        text = gap.join(words)
-        documents.append(Document(text, f"f{number // 7}", number + 1, gap == "\n"))
-    documents.append(Document(" ".join([examples[4]] * 40), "g"))
-    return examples, documents
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_counts_do_not_depend_on_order_grouping_or_windows(seed, monkeypatch):
-    rng = random.Random(seed)
-    examples, documents = mixed_corpus(rng)
-    index = pickle.loads(pickle.dumps(index_of(examples)))
-    whole = index.find(documents)
-    rows = occurrences(index, whole)
-    assert {row.rule for row in rows} >= {"words", "exact"}
-    each = index.find_each(documents)
-    assert sum(bool(counts.matches) for counts in each) > 5
-    total = merged(each)
-    for name in ("matches", "stretches"):
-        one, other = (
-            {f: hit[:3] for f, hit in getattr(counts, name).items()}
-            for counts in (total, whole)
-        )
-        assert one == other
-    for n, found in whole.ngrams.items():
-        np.testing.assert_array_equal(total.ngrams[n], found)
-    # Windows hold at least four of the longest text, far less than the last document.
-    monkeypatch.setattr(indexing, "BATCH", 500)
-    monkeypatch.setattr(indexing, "_PIECE", 60)
-    for _ in range(5):
-        parts = [[], [], [], []]
-        for one in documents:
-            rng.choice(parts).append(one)
-        counts = [index.find(part) for part in parts]
-        rng.shuffle(counts)
-        again = merged([merged(counts[:2]), merged(counts[2:])])
-        assert (again.n_documents, again.n_words) == (31, whole.n_words)
-        for n, found in whole.ngrams.items():
-            np.testing.assert_array_equal(again.ngrams[n], found)
-        assert [(row.file, row.line, row.rules) for row in rows] == [
-            (row.file, row.line, row.rules) for row in occurrences(index, again)
-        ]
 
 
 @pytest.mark.parametrize("line", ["\n", "---\n"])

@@ -8,7 +8,6 @@ import os
 import stat
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from jaxcontam.cli.main import main
@@ -117,15 +116,6 @@ def test_every_order_is_equally_likely_over_seeds():
     chi2 = sum((count - expected) ** 2 / expected for count in counts.values())
     # 23 degrees of freedom: mean 23, 3.3 standard deviations of 6.8 above it.
     assert chi2 < 23 + 3.3 * math.sqrt(2 * 23)
-
-
-def test_orders_of_two_files_under_one_seed_are_unrelated():
-    places = [
-        [release_order([*records], seed).index(0) for seed in seeds(3_000)]
-        for records in ("abc", "def")
-    ]
-    # Of the first records; 3.3 standard errors.
-    assert abs(np.corrcoef(places)[0, 1]) < 3.3 / math.sqrt(3_000)
 
 
 def test_rows_without_a_header_are_all_moved_or_refused(tmp_path, capsys):

@@ -11,7 +11,6 @@ from scipy.stats import binom, binomtest
 from jaxcontam.replication.control import (
     Facts,
     Side,
-    beside_reference,
     fewest_above,
     fewest_near,
     independence_words,
@@ -170,16 +169,6 @@ def test_just_that_share_is_rejected_no_oftener_than_the_level(n, share):
         assert (never_one * low).sum() <= 0.05
 
 
-def test_sources_count_once_beside_a_reference():
-    names = [[f"{side}{i // 5}" for i in range(200)] for side in range(2)]
-    own, other = (
-        Side(copies=[is_copy] * 200, reference=[False] * 200, groups=names[is_copy])
-        for is_copy in (True, False)
-    )
-    found = beside_reference(own, other, closer=[0.0] * 200, n_refused=0, seed=0)
-    assert found.p_share == pytest.approx((10 / 11) ** 40)
-
-
 def grouped(copies, names):
     return Side(copies=[bool(x) for x in copies], groups=[str(x) for x in names])
 
@@ -245,14 +234,6 @@ def test_five_sources_a_side_are_never_more_than_suspected():
     assert (row.n_groups, row.reason) == (10, "weak")
     assert 0.001 < row.p_control == row.p_control_floor < 0.01
     assert (row.p_control_barnard, row.n_needed) == (None, None)
-
-
-def test_what_is_left_out_counts_on_neither_side():
-    facts = Facts(repeats=[i < 10 for i in range(50)])
-    control = Judged(labels=labels_of(10))
-    row = result(labels_of(20), control=control, facts=facts, control_facts=facts)
-    assert (row.n_instances, row.n_exact, row.n_repeats) == (40, 10, 10)
-    assert (row.n_control, row.control_copies, row.n_control_repeats) == (40, 0, 10)
 
 
 def test_a_completion_is_close_by_its_content_words():

@@ -25,13 +25,8 @@ BIGRAM = _LOGITS.astype(np.float32)
 
 
 def bigram(inputs_BS, targets_BS):
+    assert inputs_BS.dtype == targets_BS.dtype == np.int32
     return BIGRAM[inputs_BS, targets_BS], None, None
-
-
-def n_seen(inputs_BS, targets_BS):
-    """How many inputs each target can look back on."""
-    S = inputs_BS.shape[1]
-    return (np.broadcast_to(np.arange(1, S + 1, dtype=np.float32), inputs_BS.shape),)
 
 
 def only_real_tokens(inputs_BS, targets_BS):
@@ -116,30 +111,6 @@ def test_tokens_stand_above_their_moments_which_enter_no_sum(context):
     assert scorer.log_likelihoods([sequences[0][:1]]).tolist() == [0.0]
     logliks = scorer.log_likelihoods(sequences)
     np.testing.assert_allclose(logliks, [direct(ids) for ids in sequences], **FLOAT64)
-
-
-def test_every_target_sees_its_whole_prefix_or_half_a_context():
-    scorer = Scorer(n_seen, context=30, batch_tokens=64)
-    for n_ids in (30, 31, 44, 45, 46, 100):
-        ((seen,),) = scorer.tokens([np.ones(n_ids, np.int32)])
-        assert len(seen) == n_ids - 1
-        np.testing.assert_array_equal(seen[:29], np.arange(1, 30))
-        assert (seen[29:] >= 15).all() and (seen <= 29).all()
-
-
-def test_forward_is_called_with_few_shapes_of_int32():
-    shapes = set()
-
-    def forward(inputs_BS, targets_BS):
-        assert inputs_BS.dtype == targets_BS.dtype == np.int32
-        assert inputs_BS.shape == targets_BS.shape
-        shapes.add(inputs_BS.shape)
-        return bigram(inputs_BS, targets_BS)
-
-    sequences = drawn_sequences(n=300, longest=200)
-    Scorer(forward, context=64, batch_tokens=192).log_likelihoods(sequences)
-    # One shape a length, of at most 192 tokens; the few rows of 24 are split evenly.
-    assert shapes == {(12, 16), (5, 24), (6, 32), (4, 48), (3, 64)}
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf, np.inf])

@@ -40,16 +40,6 @@ def test_first_sums_are_those_of_the_first_targets():
     np.testing.assert_allclose(found, direct, rtol=1e-15)
 
 
-def test_batches_follow_from_the_plan_and_not_from_the_store(tmp_path):
-    sequences, store = drawn_sequences(80), tmp_path / "partial"
-    whole, planned = counted(tmp_path / "whole")
-    whole.sums(sequences)
-    scorer_with(store).sums(sequences[::3])
-    rest, asked = counted(store)
-    rest.sums(sequences)
-    assert asked and set(asked) <= set(planned)
-
-
 def test_a_full_batch_of_another_plan_is_not_scored_again(tmp_path):
     # Two rows a batch of this length: the same rows in another order.
     sequences = [np.full(CONTEXT, 1 + i, np.int32) for i in range(8)]

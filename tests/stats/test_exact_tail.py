@@ -6,7 +6,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from jaxcontam.stats import exact_tail
 from jaxcontam.stats.exact_tail import GridLaw, lattice_tail, log_tail
@@ -105,16 +104,6 @@ def test_rows_of_very_different_scales_share_a_grid():
     for rows in (scores, scores[::-1]):
         tail = lattice_tail((row - row[0] for row in rows), 0.0)
         assert tail.log10_lower - 0.3 <= share <= tail.log10_upper + 0.3
-
-
-@pytest.mark.parametrize(("n_strata", "n_heads"), [(200, 150), (300, 300), (60, 40)])
-def test_sign_test_equals_the_binomial_tail_at_any_depth(n_strata, n_heads):
-    signs = np.where(np.arange(n_strata) < n_heads, 1.0, -1.0)
-    scores_KM = np.stack([signs, -signs], axis=1)
-    tail = lattice_tail(differences(scores_KM), 1e-9)
-    exact = scipy.stats.binom.logsf(n_heads - 1, n_strata, 0.5) / math.log(10)
-    assert tail.log10_lower <= exact + 1e-9
-    assert tail.log10_upper == pytest.approx(exact, abs=1e-9)
 
 
 def test_bound_holds_where_almost_all_mass_is_cut_off():

@@ -59,43 +59,6 @@ def test_two_sets_have_the_interval_of_agresti_and_caffo(counts):
     assert (found.low, found.high) == pytest.approx(tuple(ends))
 
 
-@pytest.mark.parametrize(
-    ("n", "chances", "least"),
-    [
-        (10, (0.2, 0.0), 0.949),
-        # The worst on a grid of 0.025, of sizes from 2 to 40, and of those above ten.
-        (8, (0.5, 0.5), 0.929),
-        (22, (0.675, 0.325), 0.931),
-    ],
-)
-def test_pairs_are_covered_by_enumeration(n, chances, least):
-    """Every table of so many pairs, weighted by its multinomial chance."""
-    truth, covered = chances[0] - chances[1], 0.0
-    cells = [*chances, 1 - sum(chances)]
-    for first in range(n + 1):
-        for second in range(n + 1 - first):
-            table = pair_table(0, first, second, n - first - second)
-            found = gap_estimate(*table, paired=True)
-            if found.low <= truth <= found.high:
-                counts = [first, second, n - first - second]
-                covered += stats.multinomial.pmf(counts, n, cells)
-    assert covered >= least
-
-
-@pytest.mark.parametrize("shares", [(0.1, 0.1), (0.5, 0.5), (0.9, 0.5), (1.0, 0.97)])
-def test_two_small_sets_are_covered_by_enumeration(shares):
-    n, covered = 12, 0.0
-    for right in range(n + 1):
-        for other in range(n + 1):
-            sides = (np.array([np.arange(n) < k]) for k in (right, other))
-            found = gap_estimate(*(side.astype(float) for side in sides), paired=False)
-            if found.low <= shares[0] - shares[1] <= found.high:
-                covered += stats.binom.pmf(right, n, shares[0]) * stats.binom.pmf(
-                    other, n, shares[1]
-                )
-    assert covered >= 0.94
-
-
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("n_references", [0, 1, 4])
 def test_p_and_interval_say_the_same(paired, n_references):

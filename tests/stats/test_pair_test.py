@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 
-from eval import reference_rule as study
 from jaxcontam.stats.adjacency import (
     LAGS,
     double_centred,
@@ -203,28 +202,3 @@ def test_standard_errors_of_both_gains_are_those_of_simulation():
 @pytest.mark.parametrize(("n", "length"), [(8, 2), (45, 3), (60, 4), (10_000, 4)])
 def test_runs_are_shorter_where_a_file_would_give_too_few(n, length):
     assert run_length(n) == length
-
-
-@pytest.mark.parametrize(
-    ("kinds", "low", "high"),
-    [
-        # Kind follows kind as often one way as the other: 5 % and three standard errors
-        # of 400 files.
-        (lambda rng: np.repeat(np.arange(120) % 2, 5)[:600], 0.0, 0.083),
-        (lambda rng: np.repeat(rng.integers(0, 5, 120), 5)[:600], 0.0, 0.083),
-        # The same three kinds in turn.
-        (lambda rng: np.arange(600) % 3, 0.2, 1.0),
-    ],
-)
-def test_kinds_keep_the_level_where_they_follow_each_other_both_ways(kinds, low, high):
-    """A reader to whom one kind after another is likelier than the other way round."""
-    rng = np.random.default_rng(0)
-    pairs_FKP = rng.normal(size=(400, 75, len(study._LEFT_P)))
-    for pairs_KP in pairs_FKP:
-        kinds_KS = kinds(rng).reshape(75, 8)
-        left_KP, right_KP = kinds_KS[:, study._LEFT_P], kinds_KS[:, study._RIGHT_P]
-        ahead_VV = rng.normal(size=(5, 5))
-        ahead_VV = (ahead_VV - ahead_VV.T) / math.sqrt(8)
-        pairs_KP += 2.0 * (left_KP == right_KP) + ahead_VV[left_KP, right_KP]
-    rejected = np.mean(study._direction(pairs_FKP) > 1.645)
-    assert low <= rejected <= high

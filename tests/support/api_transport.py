@@ -1,4 +1,4 @@
-"""A server that is no more than a function: answers without a network."""
+"""A client of a server, which may be no more than a function, and simple answers."""
 
 import json
 import threading
@@ -10,6 +10,7 @@ from jaxcontam.scoring.api.address import ApiModel
 from jaxcontam.scoring.api.client import ApiClient
 
 MODEL = ApiModel("http://host/v1", "m")
+KEY = "sk-very-secret/with+signs"
 PATH = "/completions"
 
 
@@ -56,10 +57,12 @@ def fault(status, words="busy", **headers):
 
 
 def opened(server, journal=None, **settings):
-    settings = {"api_key": None, "sleep": lambda _: None} | settings
-    return ApiClient(
-        MODEL, journal=journal, transport=httpx2.MockTransport(server), **settings
-    )
+    """A client that never waits, of a URL or of a function that answers."""
+    settings = {"journal": journal, "sleep": lambda _: None} | settings
+    if isinstance(server, str):
+        return ApiClient(ApiModel(server, "m"), **{"api_key": KEY} | settings)
+    transport = httpx2.MockTransport(server)
+    return ApiClient(MODEL, transport=transport, **{"api_key": None} | settings)
 
 
 def bodies(n, **fields):
@@ -68,3 +71,9 @@ def bodies(n, **fields):
 
 def texts(answers):
     return [answer["choices"][0]["text"] for answer in answers]
+
+
+def answer_to(body):
+    """The prompt in capitals."""
+    text = body["prompt"].upper()
+    return {"choices": [{"index": 0, "text": text}], "model": "m"}

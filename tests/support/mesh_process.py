@@ -39,6 +39,7 @@ from jaxcontam.scoring.mesh import (
     sharded_forward,
 )
 from jaxcontam.scoring.pair_plan import PairGroup
+from tests.support.decoders import spread
 
 ROOT = Path(__file__).resolve().parents[2]
 V, D, LAYERS, CONTEXT = 1100, 32, 2, 64
@@ -61,14 +62,7 @@ def decoder(d_ff=64):
     shape = llama_shape(
         vocab_size=V, d_model=D, n_layers=LAYERS, n_heads=4, d_ff=d_ff, context=CONTEXT
     )
-    made = nnx.eval_shape(lambda: Decoder(shape, rngs=nnx.Rngs(0)))
-    rng = np.random.default_rng(0)
-    values = jax.tree.map(
-        lambda leaf: jax.device_put(rng.normal(0, 0.1, leaf.shape).astype(np.float32)),
-        nnx.state(made),
-    )
-    nnx.update(made, values)
-    return made
+    return spread(shape, loc=0.0, scale=0.1)
 
 
 def placed(word):

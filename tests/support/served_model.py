@@ -2,15 +2,12 @@
 
 import functools
 
-import jax
-import numpy as np
 import transformers
-from flax import nnx
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.models.config import llama_shape
-from jaxcontam.models.decoder import Decoder
+from tests.support.decoders import spread
 
 CONTEXT, BOS, EOS = 64, 0, 1
 # Byte-level: any text has tokens, and a letter may be several of them.
@@ -36,16 +33,7 @@ def decoder(seed=0):
     sizes = {"d_model": 24, "n_layers": 2, "n_heads": 4, "d_ff": 20}
     words = len(byte_tokenizer())
     shape = llama_shape(vocab_size=words, context=CONTEXT, **sizes)
-    made = nnx.eval_shape(lambda: Decoder(shape, rngs=nnx.Rngs(0)))
-    rng = np.random.default_rng(seed)
-
-    def drawn(path, leaf):
-        mean = 1.0 if "scale" in jax.tree_util.keystr(path) else 0.0
-        values = rng.normal(loc=mean, scale=0.25, size=leaf.shape)
-        return jax.numpy.asarray(values.astype(np.float32))
-
-    nnx.update(made, jax.tree.map_with_path(drawn, nnx.state(made)))
-    return made
+    return spread(shape, seed=seed, scale=0.25)
 
 
 def save(folder, **changes):

@@ -90,6 +90,18 @@ def unlearned(folder, stack, **_):
     return [*words, "--embedding-model", original, "--judge", f"api:{url}#m"]
 
 
+def dated_texts(folder, **_):
+    """As many texts of before 2025 as of later."""
+    from tests.support.membership_model import MEMBERS, OTHERS
+
+    rows = [
+        {"text": text, "date": date}
+        for date, texts in (("2020-05-06", MEMBERS), ("2026-07-08", OTHERS))
+        for text in texts
+    ]
+    return ["--texts", lines(folder / "dated.jsonl", rows), "--lengths", 8]
+
+
 def small_docs():
     """A corpus in the form of `read_python_docs`, made in no time."""
     from eval.python_docs import PythonDocs, Question
@@ -148,6 +160,7 @@ _HOLDS = {
     "torch_curve": {"rows": "steps jaxcontam torch largest deviation"},
     "tuned": {"rows": "model steps method copies value"},
     "unlearning": {"results": "", "texts": "text"},
+    "wikimia": {"files": "length n_a_side rows"},
 }
 _WORDS = {
     "canaries": f"--tiny --limit {LIMIT} --max-example-tokens 20",
@@ -164,6 +177,7 @@ _NEEDS = {
     "leaderboard": documented_entry,
     "quickstart": pulse,
     "unlearning": unlearned,
+    "wikimia": dated_texts,
 }
 _FILES = {"quickstart": "report", "replication": "report"}
 _SLOW = {*_TRAINED, "inflation", "natural_order", "options", "quickstart"}

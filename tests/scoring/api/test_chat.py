@@ -8,8 +8,8 @@ from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiError, ApiModel, RefusedError, parse_api
 from jaxcontam.scoring.api.chat import ChatCompleter, answer_seed
-from tests.support.api_clients import KEY, opened
 from tests.support.api_server import chat, prompt_of, serving
+from tests.support.api_transport import KEY, opened
 
 
 def complete(url, prompts, *, journal=None, retry_refused=False, **settings):

@@ -15,8 +15,9 @@ import pytest
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import ApiError
-from tests.support.api_clients import KEY, PATH, answer_to, opened, text_of
 from tests.support.api_server import serving
+from tests.support.api_transport import KEY, PATH, answer_to, opened, texts
+from tests.support.pretrain_processes import free_port
 
 BODY = {"prompt": "p", "max_tokens": 1}
 # Much longer than an answer of this process takes on a busy machine, and still short.
@@ -93,7 +94,7 @@ def test_a_fault_is_gone_through_and_else_ends_in_one_clear_line(name, tmp_path)
     settings = {"timeout_seconds": SHORT if is_late else 60.0, "journal": journal}
     with serving(answer) as (url, seen):
         with opened(url, **settings) as client:
-            assert text_of(client.post(PATH, BODY)) == "P"
+            assert texts([client.post(PATH, BODY)]) == ["P"]
             # A busy machine may be late with a whole answer as well, and a connection
             # that the server closes without a word may take the next request with it.
             assert 2 <= client.n_sent <= 3
@@ -108,7 +109,7 @@ def test_a_fault_is_gone_through_and_else_ends_in_one_clear_line(name, tmp_path)
         n_faults[0] = len(seen)
         with opened(url, **settings) as client:
             found = client.post_all(PATH, [BODY, BODY | {"prompt": "q"}])
-            assert [text_of(one) for one in found] == ["P", "Q"]
+            assert texts(found) == ["P", "Q"]
             assert client.n_sent == 1
 
 
@@ -150,17 +151,15 @@ def test_a_request_that_the_user_ends_gives_its_place_back(monkeypatch, presses)
             client.post_all(PATH, bodies[:2], press)
         # Without its places the next ones would wait for ever.
         found = client.post_all(PATH, bodies[2:])
-        assert [text_of(one) for one in found] == ["2", "3"]
+        assert texts(found) == ["2", "3"]
         for thread in threading.enumerate():
             if thread.name.startswith("api_"):
                 thread.join(30)
                 assert not thread.is_alive()
 
 
-def free_port(*_):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+def unused_address(*_):
+    return f"http://127.0.0.1:{free_port()}/v1"
 
 
 def unknown_host(error):
@@ -177,7 +176,12 @@ def unknown_host(error):
 @pytest.mark.parametrize(
     ("address", "words", "n_waits", "hint"),
     [
-        (free_port, r"\(Connection refused\), 4 times", 3, "is a server running at"),
+        (
+            unused_address,
+            r"\(Connection refused\), 4 times",
+            3,
+            "is a server running at",
+        ),
         # Unlike a host that cannot be looked up at the moment.
         (unknown_host(socket.EAI_NONAME), "no such host", 0, ""),
         (unknown_host(socket.EAI_AGAIN), r"no answer \(.*\), 4 times", 3, ""),

@@ -13,8 +13,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.scoring import remote
 from jaxcontam.scoring.api.address import ApiError, key_beside, key_from_environment
 from jaxcontam.scoring.load import load
-from tests.support.api_clients import KEY, PATH, answer_to, opened, text_of
 from tests.support.api_server import serving
+from tests.support.api_transport import KEY, PATH, answer_to, opened, texts
 
 
 def repeating(body, number, handler):
@@ -120,7 +120,7 @@ def test_a_short_key_is_struck_out_of_all_but_what_a_model_writes(tmp_path, key)
         opened(url, api_key=key, journal=journal) as client,
     ):
         found = client.post(PATH, {"prompt": "an empty box"})
-    assert text_of(found) == "AN EMPTY BOX"
+    assert texts([found]) == ["AN EMPTY BOX"]
     kept = journal.path.read_text()
     # The word of those who have none is no secret.
     assert (f"Bearer {key}" in kept) == (f'"key": "{key}"' in kept) == (key == "EMPTY")
