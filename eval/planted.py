@@ -10,6 +10,7 @@ from eval.study import Records, read_fields
 from jaxcontam.data.benchmark import Benchmark, without_repeats
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
+from jaxcontam.models.config import llama_shape
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.progress import Progress
@@ -37,6 +38,23 @@ def in_rows(name: str, context: int, batch_rows: int) -> Config:
     preset = PRESETS[name]
     decoder = dataclasses.replace(preset.decoder, context=context)
     return dataclasses.replace(preset, decoder=decoder, batch_rows=batch_rows)
+
+
+def resized(config: Config, width: int, layers: int, heads: int, d_ff: int) -> Config:
+    """A preset of other weights, with the same vocabulary and rows."""
+    shape = config.decoder
+    return dataclasses.replace(
+        config,
+        name=f"{config.name}-d{width}-l{layers}",
+        decoder=llama_shape(
+            vocab_size=shape.vocab_size,
+            d_model=width,
+            n_layers=layers,
+            n_heads=heads,
+            d_ff=d_ff,
+            context=shape.context,
+        ),
+    )
 
 
 def trained(
