@@ -27,7 +27,13 @@ from jaxcontam.stats.pretests.battery import (
 )
 from jaxcontam.stats.pretests.blind import KINDS, direction_of, matrices_of, read_tokens
 from jaxcontam.stats.pretests.fields import natural_order, numbers
-from jaxcontam.stats.pretests.null import draw_orders, permutation_p, tail_p
+from jaxcontam.stats.pretests.null import (
+    draw_orders,
+    ends_of,
+    neighbour_pairs,
+    permutation_p,
+    tail_p,
+)
 from jaxcontam.stats.pretests.similarity import (
     NEAR_DUPLICATE,
     near_duplicates,
@@ -560,3 +566,17 @@ def test_rows_are_read_once_and_moved_as_numbers(kind):
     again = blind_matrices([texts[i] for i in order.tolist()], kind)
     for one, other in zip(matrices_of(moved, kind), again, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_what_is_read_of_a_long_row_is_its_ends():
+    text = "ab" * 2_000
+    assert ends_of(text) == text
+    assert ends_of(f"{text}c") == f"{text[:2000]}\n{text[-1999:]}c"
+
+
+def test_rows_of_equal_code_that_follow_each_other_are_pairs_of_their_stratum():
+    pairs = neighbour_pairs(np.array([0, 1, 0, 0, 1, 1]), 3)
+    assert [found.tolist() for found in pairs] == [[0, 4], [2, 5], [0, 1]]
+    for codes, n in (([], 0), ([7], 0), ([7, 7], 1)):
+        found = neighbour_pairs(np.array(codes, int), 3)
+        assert [len(one) for one in found] == [n] * 3

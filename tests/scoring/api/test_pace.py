@@ -6,7 +6,8 @@ import time
 import pytest
 
 from jaxcontam.scoring.api.address import ApiError
-from jaxcontam.scoring.api.retries import Pace
+from jaxcontam.scoring.api.answers import Failure
+from jaxcontam.scoring.api.retries import Pace, last_error
 from tests.support.api_transport import PATH, Server, bodies, fault, opened, texts
 
 
@@ -162,3 +163,8 @@ def test_the_pace_halves_once_for_a_burst_and_comes_back_slowly():
         for _ in range(n_answers):
             pace.answered()
         assert pace.limit == limit
+
+
+def test_what_ended_the_last_try_is_told():
+    failures = [Failure("late", "no answer in time"), Failure("busy", "HTTP 429")]
+    assert str(last_error("http://h", failures, True)) == "http://h: HTTP 429, 2 times"
