@@ -1,6 +1,5 @@
 """Small models of every family, whose torch forms are the tests' witnesses."""
 
-import json
 import re
 
 import pytest
@@ -231,9 +230,3 @@ def reopened(folder):
     return transformers.AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, **EAGER
     )
-
-
-def edit_config(folder, *, drop=(), **changes):
-    path = folder / "config.json"
-    raw = json.loads(path.read_text()) | changes
-    path.write_text(json.dumps({k: v for k, v in raw.items() if k not in drop}))
