@@ -265,7 +265,7 @@ class RunOptions:
     """Order tests of these audits."""
     checkpoint_steps: int | None = None
     """Save a checkpoint every N steps (default: as often as saving takes 2 % of the
-    time)."""
+    time, at least every half hour)."""
     keep_every: int | None = None
     """Keep the checkpoints at these steps, for python -m train.export."""
     peak_tflops: float | None = None

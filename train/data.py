@@ -9,9 +9,9 @@ Records of text files are read as `jaxcontam overlap` reads them, by
 A search may pass over a damaged record and count it. Training may not: the manifest
 says what was trained on.
 
-One batch a step, the same rows whatever the number of processes: a process reads its
-own rows of each global batch, so that a run saved by two processes resumes in four at
-the same step.
+One batch a step, the same set of rows whatever the number of processes: each reads its
+own rows of the global batch, so that a run saved by two processes resumes in four at
+the same step. The places of the rows within a batch differ with that number.
 
 Dimension key
     N  ids of the stream
@@ -48,8 +48,10 @@ MAX_DOCUMENT = 16 << 20
 _ARRAY_RECORD = ".array_record"
 # Rows that are held at once: small, as one row may be a book.
 _ROWS = 256
-_FIELD_HINT = "name the field with --text-field"
-_DAMAGE_HINT = "mend or remove it: no training text is passed over in silence"
+_HINT = (
+    "mend or remove it, or name another field with --text-field: no training text is "
+    "passed over in silence"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -186,16 +188,14 @@ def _file_part(
 
 def _texts(path: Path, field: str) -> Iterator[str]:
     """Documents of a file; names the first that cannot be read by file and line."""
-    name = path.name.lower().removesuffix(".gz").removesuffix(".zst")
-    is_text = name.endswith(".txt")
     for number, item in enumerate(read_records(path, text_field=field)):
         where = f"{path}:{item.line}"
         if isinstance(item, Fault):
             raise _damaged(where, item.reason)
-        if is_text and number:
-            # A search cuts it in parts.
+        if item.has_lines and number:
+            # A .txt file, which a search cuts in parts.
             raise _too_long(str(path))
-        if not is_text or item.text.strip():
+        if not item.has_lines or item.text.strip():
             yield _text_of(item.text, where)
 
 
@@ -302,10 +302,7 @@ def _no_field(where: str, field: str, names: Iterable[object]) -> InputError:
 
 
 def _damaged(where: str, reason: str) -> InputError:
-    is_other_field = "no field" in reason
-    return InputError(
-        f"{where}: {reason}", hint=_FIELD_HINT if is_other_field else _DAMAGE_HINT
-    )
+    return InputError(f"{where}: {reason}", hint=_HINT)
 
 
 def _too_long(where: str) -> InputError:

@@ -96,8 +96,13 @@ class DryRun(ConfigFlags):
 
     def __post_init__(self) -> None:
         ConfigFlags.__post_init__(self)
-        if not (0 < self.tokens < math.inf and 0 < self.efficiency <= 1):
-            raise InputError("--tokens must be above 0, --efficiency also at most 1")
+        price = self.price_per_chip_hour
+        numbers = self.tokens, self.efficiency, 1.0 if price is None else price
+        if not all(0 < one < math.inf for one in numbers) or self.efficiency > 1:
+            raise InputError(
+                "--tokens, --efficiency and --price-per-chip-hour must be above 0, "
+                "--efficiency also at most 1"
+            )
 
     def run(self) -> None:
         """Print the first mesh that fits, with the fewest micro-batches, and costs."""
@@ -108,18 +113,23 @@ class DryRun(ConfigFlags):
             jax.config.update("jax_num_cpu_devices", n_chips)
         config, asked = self.configured(), parse_mesh(self.mesh)
         check_rows(config, _abstract_mesh(n_chips))
-        D, rows = config.decoder.d_model, config.batch_rows // n_chips
-        sizes = range(1, n_chips + 1) if self.mesh is None else [asked.fsdp]
-        sizes = [m for m in sizes if n_chips % m == D % m == 0]
-        if not sizes or asked.data not in (None, n_chips // sizes[0]):
-            words = f"{self.on} has {n_chips} chips, {config.name} a width of {D}"
-            raise InputError(f"--mesh {self.mesh}: {words}")
+        rows = config.batch_rows // n_chips
+        if n_chips % asked.fsdp or asked.data not in (None, n_chips // asked.fsdp):
+            raise InputError(f"--mesh {self.mesh}: {self.on} has {n_chips} chips")
+        sizes = [m for m in range(1, n_chips + 1) if n_chips % m == 0]
+        sizes = sizes if self.mesh is None else [asked.fsdp]
         parts = [n for n in range(1, rows + 1) if rows % n == 0]
         parts = parts if self.micro_batches is None else [self.micro_batches]
         usable, tried = (1 - _RESERVE) * chip.gib * _GIB, []
         for m, n in itertools.product(sizes, parts):
             mesh, one = MeshShape(n_chips // m, m), config.changed(micro_batches=n)
-            needed, counts = state_bytes(one, m), None
+            try:
+                needed, counts = state_bytes(one, m), None
+            except InputError:
+                # These weights cannot be divided by m.
+                if self.mesh is not None:
+                    raise
+                continue
             if self.compile and needed <= usable:
                 needed, counts = compiled_costs(one, mesh)
             tried.append((needed > usable, needed, mesh, one, counts))

@@ -44,9 +44,10 @@ from train.step import (
 _STEPS_AHEAD = 2
 # Losses are fetched this often; a report of each would wait for the device.
 _STEPS_A_FETCH = 16
-# Share of the time that checkpoints without a step of their own may stop training for.
+# Share of the time that checkpoints without a step of their own may stop training for;
+# seconds between two of them, at least, and at most, however long one takes.
 _SAVING_SHARE = 0.02
-_SECONDS_BETWEEN = 60.0
+_SECONDS_BETWEEN = 60.0, 1800.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,8 @@ def train(
         mesh: From `training_mesh`; None is its default.
         checkpoints: Where to save and resume; None saves nothing.
         checkpoint_steps: Save every N steps; None is as often as saving takes 2 % of
-            the time, at most every minute, by the clock of process 0.
+            the time, but at most every minute and at least every half hour, by the
+            clock of process 0.
         first_id: Id that begins each document; used if the configuration isolates them.
         validation: Gives the batches that are held out, rows of this process.
         watch: Callbacks of the run.
@@ -154,7 +156,7 @@ def train(
     fetched = _Fetched(done, watch.steps)
     if done == 0 and 0 in watch.validation_steps:
         validate(0)
-    saved_at, seconds_between = time.monotonic(), _SECONDS_BETWEEN
+    saved_at, seconds_between = time.monotonic(), _SECONDS_BETWEEN[0]
     for step in range(done + 1, n_steps + 1):
         params, opt_state, metrics = update(params, opt_state, place(next(batches)))
         fetched.add(metrics)
@@ -183,7 +185,9 @@ def train(
             begin = time.monotonic()
             checkpoints.save(step, params, opt_state, batches)
             saved_at = time.monotonic()
-            seconds_between = max(_SECONDS_BETWEEN, (saved_at - begin) / _SAVING_SHARE)
+            shortest, longest = _SECONDS_BETWEEN
+            seconds_between = (saved_at - begin) / _SAVING_SHARE
+            seconds_between = min(longest, max(shortest, seconds_between))
         if is_stopped:
             break
     fetched.flush()

@@ -89,18 +89,31 @@ class StepLog:
             InputError: If the file holds something else, which is kept, or another
                 process writes it.
         """
-        self.rows, n_bytes = _read(path, last_step)
+        rows, n_bytes = _read(path, last_step)
         self._file = path.open("ab", buffering=0)
         self._claim = claimed(self._file, path)
         if not last_step:
-            self.rows, n_bytes = [], 0
+            rows, n_bytes = [], 0
+        self.last_row = rows[-1] if rows else None
+        self._n_bytes = n_bytes
         self._file.truncate(n_bytes)
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write rows at once; when it returns, the system has them."""
+        """Write all rows or none; when it returns, the system has them.
+
+        Raises:
+            OSError: If the disk is full, above all.
+        """
         lines = [json.dumps(row, allow_nan=False) + "\n" for row in rows]
-        self._file.write("".join(lines).encode())
-        self.rows += map(dict, rows)
+        data = memoryview("".join(lines).encode())
+        left = data
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except BaseException:
+            self._file.truncate(self._n_bytes)
+            raise
+        self._n_bytes += len(data)
 
     def __enter__(self) -> Self:
         return self
@@ -125,7 +138,7 @@ class MetricsLog(StepLog):
         # First what can be refused, then what changes the file.
         self._writer = None if tensorboard is None else _writer(tensorboard, last_step)
         super().__init__(path, last_step=last_step)
-        self._seconds_before = self.rows[-1]["seconds"] if self.rows else 0.0
+        self._seconds_before = self.last_row["seconds"] if self.last_row else 0.0
 
     def add(
         self,

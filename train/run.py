@@ -416,6 +416,9 @@ class RunLog:
         n_bytes = max(1, manifest.validation_bytes)
         self._tokens_per_byte = manifest.n_validation_tokens / n_bytes
         board = out / TENSORBOARD_DIR if run.options.tensorboard else None
+        # A damaged log is refused before another one is cut.
+        for name in (METRICS_NAME, AUDITS_NAME, VALIDATION_NAME):
+            read_rows(out / name, last_step=last_step)
         with contextlib.ExitStack() as stack:
             keep = stack.enter_context
             self._metrics = keep(MetricsLog(out / METRICS_NAME, last_step, board))

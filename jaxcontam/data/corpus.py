@@ -330,14 +330,9 @@ def parquet_rows(stored: BinaryIO, column: str) -> Records:
 
     try:
         file = ParquetFile(stored)
-        names = file.schema_arrow.names
-        if column not in names:
-            raise UnreadableError(f"no field {column!r} (it has: {', '.join(names)})")
-        if names.count(column) > 1:
-            raise UnreadableError(f"two fields {column!r}")
-        kind = file.schema_arrow.field(column).type
-        if str(getattr(kind, "value_type", kind)) not in _STRINGS:
-            raise UnreadableError(f"field {column!r} is not a string ({kind})")
+        if reason := _wrong_column(file.schema_arrow, column):
+            yield 1, Refusal(reason)
+            return
         row = 0
         for group in range(file.num_row_groups):
             about = file.metadata.row_group(group)
@@ -351,6 +346,18 @@ def parquet_rows(stored: BinaryIO, column: str) -> Records:
                     yield row, value
     except (pyarrow.ArrowException, OSError) as e:
         raise UnreadableError(f"not a readable .parquet file ({e})") from e
+
+
+def _wrong_column(schema: Any, column: str) -> str | None:
+    """Why a column holds no texts; None if it does."""
+    if column not in schema.names:
+        return f"no field {column!r} (it has: {', '.join(schema.names)})"
+    if schema.names.count(column) > 1:
+        return f"two fields {column!r}"
+    kind = schema.field(column).type
+    if str(getattr(kind, "value_type", kind)) not in _STRINGS:
+        return f"field {column!r} is not a string ({kind})"
+    return None
 
 
 def _column_values(values: Any, column: str) -> Iterator[object]:

@@ -125,7 +125,18 @@ def test_kernels_that_add_to_the_residual_stream_begin_smaller_by_their_number()
         assert n_small == (3 if config is shape else 2)
 
 
-def test_saving_takes_a_fiftieth_of_the_time_at_most(monkeypatch):
+@pytest.mark.parametrize(
+    ("of_save", "of_step", "steps"),
+    [
+        # Six steps before make a minute; twenty make fifty times the four seconds.
+        (4.0, 10.0, [7, 7 + 1 + 20]),
+        # Fifty times would be 5,000 seconds; half an hour is the longest.
+        (100.0, 200.0, [2, 12, 22]),
+    ],
+)
+def test_saving_takes_a_fiftieth_of_the_time_at_most(
+    monkeypatch, of_save, of_step, steps
+):
     seconds, saved = 0.0, []
 
     def advance(n):
@@ -133,7 +144,7 @@ def test_saving_takes_a_fiftieth_of_the_time_at_most(monkeypatch):
         seconds += n
 
     def save(step, *_):
-        advance(4.0)
+        advance(of_save)
         saved.append(step)
 
     monkeypatch.setattr("train.loop.time", SimpleNamespace(monotonic=lambda: seconds))
@@ -146,10 +157,9 @@ def test_saving_takes_a_fiftieth_of_the_time_at_most(monkeypatch):
         batches(),
         n_steps=N_STEPS,
         checkpoints=checkpoints,
-        should_stop=lambda: bool(advance(10.0)),
+        should_stop=lambda: bool(advance(of_step)),
     )
-    # Six steps before make a minute; twenty make fifty times the four seconds.
-    assert saved == [7, 7 + 1 + 20]
+    assert saved == steps
 
 
 def test_all_processes_save_by_the_clock_of_the_first_and_stop_when_one_is_told(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import resource
 import sys
 import types
 
@@ -199,6 +200,21 @@ def test_damaged_logs_are_named_and_kept(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         StepLog(path, last_step=9)
     assert path.read_text() == text
+
+
+def test_a_full_disk_leaves_whole_rows_alone(tmp_path):
+    path = tmp_path / "m.jsonl"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with StepLog(path) as log:
+        log.append([{"step": 1}])
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
+            with pytest.raises(OSError, match="too large"):
+                log.append([{"step": 2}])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        log.append([{"step": 3}])
+    assert path.read_bytes() == b'{"step": 1}\n{"step": 3}\n'
 
 
 def _decoder(audited, step):
