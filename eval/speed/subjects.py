@@ -79,9 +79,10 @@ def torch_model(config: DecoderConfig, device: str, dtype: Any) -> Any:
     import torch
     import transformers
 
-    family = FAMILIES["gpt2" if config.positions == "learned" else "llama"]
-    assert family.write_config is not None
-    theirs = transformers.AutoConfig.for_model(**family.write_config(config))
+    name = "gpt2" if config.positions == "learned" else "llama"
+    write_config = FAMILIES[name].write_config
+    assert write_config is not None
+    theirs = transformers.AutoConfig.for_model(name, **write_config(config))
     transformers.utils.logging.disable_progress_bar()
     torch.manual_seed(0)
     with torch.device(device):
