@@ -3,13 +3,14 @@
     python .ci/mutants.py OUT.jsonl [N [SEED]]
 
 Functions of stats, scoring and proof are drawn by the seed; in each one operator or
-number is altered. The tests whose files name the module run first, then, if none of
-them fails, the default suite. A line of OUT.jsonl is a mutant; those that are there
+number is altered. The tests whose files name the module run first, then, for those that
+survive, the default suite. A line of OUT.jsonl is a mutant; those that are there
 already are not run again. Works on a copy of the tree, with this Python.
 """
 
 import ast
 import dataclasses
+import itertools
 import json
 import os
 import random
@@ -126,8 +127,8 @@ def _places(node: ast.AST, data: bytes, starts: list[int]) -> Iterator[_Place]:
             yield left.lineno, found, found + len(old), new
 
 
-def run(mutant: Mutant, tree: Path) -> dict[str, object]:
-    """Alter the tree, run the tests, put it back."""
+def run(mutant: Mutant, tree: Path, *, suite: bool) -> dict[str, object]:
+    """Alter the tree, run the tests that name the module or all, put it back."""
     path = tree / mutant.file
     data = path.read_bytes()
     path.write_bytes(data[: mutant.begin] + mutant.new.encode() + data[mutant.end :])
@@ -137,18 +138,16 @@ def run(mutant: Mutant, tree: Path) -> dict[str, object]:
         files = [
             str(test.relative_to(tree))
             for test in sorted((tree / "tests").rglob("test_*.py"))
-            if module in test.read_text(encoding="utf-8")
+            if not suite and module in test.read_text(encoding="utf-8")
         ]
-        failed = _failed(tree, files, _SECONDS_FILES) if files else None
-        if failed is None:
-            failed = _failed(tree, [], _SECONDS_SUITE)
+        failed = _failed(tree, files) if files or suite else None
     finally:
         path.write_bytes(data)
     caught = failed is not None
     return {"name": mutant.name, "line": line, "caught": caught, "by": failed}
 
 
-def _failed(tree: Path, files: list[str], seconds: float) -> str | None:
+def _failed(tree: Path, files: list[str]) -> str | None:
     """The first test that fails; None if all pass or the files take too long."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     try:
@@ -158,7 +157,7 @@ def _failed(tree: Path, files: list[str], seconds: float) -> str | None:
             env={**os.environ, "PYTHONPATH": str(tree)},
             capture_output=True,
             text=True,
-            timeout=seconds,
+            timeout=_SECONDS_FILES if files else _SECONDS_SUITE,
         )
     except subprocess.TimeoutExpired:
         # What never ends is noticed by whoever runs the tests.
@@ -187,13 +186,17 @@ def main() -> int:
         for name in listed.stdout.splitlines():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, tree / name)
-        for mutant in mutants(n, seed):
+        # The suite takes minutes a mutant: first all by the tests that name them.
+        for suite, mutant in itertools.product((False, True), mutants(n, seed)):
             if mutant.name in done:
                 continue
-            done[mutant.name] = record = run(mutant, tree)
+            record = run(mutant, tree, suite=suite)
+            print(record, flush=True)
+            if not record["caught"] and not suite:
+                continue
+            done[mutant.name] = record
             with records.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
-            print(record, flush=True)
     survived = [record for record in done.values() if not record["caught"]]
     print(f"{len(done) - len(survived)} of {len(done)} caught")
     return int(bool(survived))

@@ -61,11 +61,13 @@ def test_interval_holds_the_rate_of_the_threshold():
             lambda: threshold_at_fpr(np.arange(18.0), 0.05),
             r"at least 19 scores for a rate of 0\.05, got 18",
         ),
+        (lambda: threshold_at_fpr(np.arange(99.0), 0.0), r"in \(0, 1\), got 0"),
+        (lambda: threshold_at_fpr(np.arange(99.0), 1.0), r"in \(0, 1\), got 1"),
         (lambda: share_seen(np.array([]), np.ones(1)), "empty, got 0 and 1"),
         (lambda: share_seen(np.ones(1), np.array([])), "empty, got 1 and 0"),
     ],
 )
-def test_too_few_scores_are_refused(call, told):
+def test_too_few_scores_or_an_impossible_rate_are_refused(call, told):
     with pytest.raises(ValueError, match=told):
         call()
     assert threshold_at_fpr(np.arange(19.0), 0.05).threshold == 18
