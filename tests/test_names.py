@@ -147,7 +147,7 @@ def test_a_field_is_named_on_one_line_and_in_flags_to_copy(typed, request):
     write_lines(path, rows)
     out, err = typed("audit MODEL NAME.jsonl --text-field question --tests adjacency")
     assert f"  neighbours of equal {printable(field)}\n" in out + err
-    (flags,) = re.findall(r"remedy: (?s:.*?)\((--.*)\)\n", out + err)
+    (flags,) = re.findall(r"-> (--.*)\n", out + err)
     assert pasted(flags) == ["--group-field", field]
 
 

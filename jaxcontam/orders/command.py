@@ -64,6 +64,8 @@ class Audit(ScoringFlags, AuditDesign):
     """Say what would be scored, how long it takes and what it could find; no scores."""
     price_per_hour: float | None = None
     """Price of the device an hour, for the cost in --dry-run."""
+    explain: bool = False
+    """Print reasons, notes and next steps in full, as the report has them."""
     json: bool = False
     """Print the report on standard output instead of the table."""
 
@@ -96,7 +98,9 @@ class Audit(ScoringFlags, AuditDesign):
             print_checks(checked.pretests, console)
             for words in checked.heads:
                 console.print(f"{words}.")
-            print_unscored(checked.unscored, command, WORDS, console)
+            print_unscored(
+                checked.unscored, command, WORDS, console, explain=self.explain
+            )
         target = reference = None
         if checked.benchmarks:
             with waiting_for("opening the model and planning"):
@@ -147,7 +151,7 @@ class Audit(ScoringFlags, AuditDesign):
         def show(console: Terminal) -> None:
             if result.results:
                 found, said = list(result.results), result.report.command
-                print_outcome(found, said, WORDS, console)
+                print_outcome(found, said, WORDS, console, explain=self.explain)
             if earlier := result.report.earlier:
                 console.print(looks_sentence(earlier))
 

@@ -63,6 +63,19 @@ _SENTENCES: dict[Reason, str] = {
     "weak": "The p-value is too large for more than a suspicion.",
 }
 
+# The same in a line.
+_SHORT: dict[Reason, str] = {
+    "approximate": "an approximate test is no proof",
+    "alone": "like beside like may explain it",
+    "attraction": "neighbours attract each other both ways alike",
+    "no reference": "its order may be foretold by reading",
+    "weak": "p is too large for proof",
+    "reference ignores context": "{name}, the reference, ignores what comes before",
+    "reference prefers it": "{name}, the reference, prefers the order, too",
+    "reference prefers the reverse": "{name}, the reference, prefers the reverse",
+    "reference may share it": "{name}, the reference, may gain half as much",
+    "reference too close": "the difference to {name}, the reference, may be chance",
+}
 # In the order in which they are tried: ids in the text spoil every test; then strata,
 # then blocks.
 _CURES = {
@@ -208,6 +221,58 @@ def why(file: AuditedFile) -> str:
             f"settles it if {asked.name} cannot have seen the file and reads as well."
         )
     return " ".join(words)
+
+
+def in_short(file: AuditedFile | UnscoredFile, words: Words) -> str:
+    """The reason of a verdict in a few words, without a full stop; see `why`."""
+    test = file if isinstance(file, UnscoredFile) else file.test
+    if test.verdict == "invalid design":
+        names = [plain_name(check.name) for check in test.refusals]
+        if not names:
+            return "the reference prefers the order, too"
+        points = base_null(test.null) == "reversibility"
+        what = "it points forward by itself" if points else "its order is not random"
+        return f"{what}: {names[0]}" + f", and {len(names) - 1} more" * bool(names[1:])
+    assert isinstance(file, AuditedFile)
+    own = proof_words(words, file.test.method)
+    match file.test.verdict:
+        case "contaminated":
+            if file.test.order_provenance in _KNOWN:
+                by = " (--shuffled)" if file.test.order_provenance == "declared" else ""
+                return f"the model prefers its order, which was drawn at random{by}"
+            if (asked := file.reference) is None:
+                return own.seen
+            return f"the model prefers its order; {asked.name}, the reference, does not"
+        case "suspected":
+            reasons = sorted(
+                file.test.reasons, key=lambda reason: reason not in OF_REFERENCE
+            )
+            name = "" if file.reference is None else file.reference.name
+            return _SHORT[reasons[0]].format(name=name) if reasons else "no proof"
+        case "no evidence":
+            least = f"{file.test.mde_adjusted:.2g} {file.test.effect_unit}"
+            return f"an effect of {least} would have been found"
+        case _:
+            return why_inconclusive(file.test, own)
+
+
+def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
+    """Why a test that found nothing could not have found much, or asked of nothing."""
+    if test.numbers.all_alike:
+        return f"the model scores all {own.versions} alike"
+    if test.mde_adjusted is None:
+        many = (
+            ""
+            if test.numbers.mde is None
+            else " once it is counted for every benchmark"
+        )
+        return f"this design cannot reach p = 0.001{many}; {own.more}"
+    if test.order_provenance in ("tfds-hash", "unknown"):
+        return "the model may have seen the file in another order than this one"
+    return (
+        f"effects below {test.mde_adjusted:.2g} {test.effect_unit} may be missed; "
+        f"{own.more}"
+    )
 
 
 def is_of_order(test: OrderResult | UnscoredFile) -> bool:

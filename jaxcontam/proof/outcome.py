@@ -15,11 +15,13 @@ from jaxcontam.proof.advice import (
     Step,
     audited_files,
     effect_words,
+    in_short,
     next_steps,
     plain_name,
     proof_words,
     told,
     why,
+    why_inconclusive,
 )
 from jaxcontam.proof.result import MembershipResult, OrderResult, UnscoredFile
 from jaxcontam.proof.sentences import (
@@ -30,7 +32,6 @@ from jaxcontam.proof.sentences import (
     pair_test,
     reference_sentence,
     referred_test,
-    why_inconclusive,
 )
 from jaxcontam.reports import page
 from jaxcontam.reports.methods import Words
@@ -66,11 +67,28 @@ def print_checks(checks: Mapping[str, Sequence[Pretest]], console: Terminal) -> 
 
 
 def print_outcome(
-    results: list[OrderResult], command: Sequence[str], words: Words, console: Terminal
+    results: list[OrderResult],
+    command: Sequence[str],
+    words: Words,
+    console: Terminal,
+    *,
+    explain: bool,
 ) -> None:
-    """Print decided results, notes of primary ones, and what to do about them."""
+    """Print decided results, and of each file in a line why, and what to do next.
+
+    `explain` gives reasons, notes and next steps in full.
+    """
     print_results(results, console)
     files = audited_files(results)
+    if not explain:
+        lines: dict[tuple[str, str], list[str]] = {}
+        for file in files:
+            lines.setdefault(_line(file, command, words), []).append(
+                file.test.benchmark
+            )
+        for line, names in lines.items():
+            _print_line(f"{told(names)}: ", *line, console)
+        return
     notes: dict[str, list[str]] = {}
     ways: dict[tuple[Step, ...], list[str]] = {}
     for file in files:
@@ -89,15 +107,42 @@ def print_unscored(
     command: Sequence[str],
     words: Words,
     console: Terminal,
+    *,
+    explain: bool,
 ) -> None:
-    """Verdict and remedy of files that were not scored."""
+    """Verdict and next step of files that were not scored."""
     for file in files:
+        if not explain:
+            said, step = _line(file, command, words)
+            name = f"{file.benchmark}: {file.verdict}, not scored: "
+            _print_line(name, said, step, console)
+            continue
         failed = [plain_name(test.name) for test in file.refusals]
         console.say(
             f"{file.benchmark}: {file.verdict}, not scored: {'; '.join(failed)}."
         )
         _print_steps(next_steps(file, command, words), console)
         console.print("  --score-anyway scores it, and the verdict stays.")
+
+
+def _line(
+    file: AuditedFile | UnscoredFile, command: Sequence[str], words: Words
+) -> tuple[str, str]:
+    """Why, and what to do next, in a few words each."""
+    steps = next_steps(file, command, words)
+    flags = [shell_line(step.flags) if step.flags else step.words for step in steps]
+    said = in_short(file, words).replace("per example boundary", "per boundary")
+    return said, f"-> {' or '.join(flags)}" * bool(flags)
+
+
+def _print_line(name: str, said: str, step: str, console: Terminal) -> None:
+    if len(line := f"{name}{said} {step}".strip()) <= console.width:
+        console.print(line)
+        return
+    console.print(f"{name}{said}")
+    if step:
+        # Flags are copied: never broken over lines.
+        console.say(f"  {step}")
 
 
 def _print_steps(

@@ -188,12 +188,12 @@ _VERDICT_DEPTH = 3.0
 
 
 def summary_text(report: Report, words: Words) -> str:
-    """The print of `jaxcontam audit` in 80 columns: table, notes, next steps."""
+    """The print of `jaxcontam audit` in 80 columns: table, why, what next."""
     page = io.StringIO()
     console = Terminal(file=page, width=80)
     if found := [row for row in report.results if isinstance(row, OrderResult)]:
-        print_outcome(found, report.command, words, console)
-    print_unscored(report.unscored, report.command, words, console)
+        print_outcome(found, report.command, words, console, explain=False)
+    print_unscored(report.unscored, report.command, words, console, explain=False)
     return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
 
 

@@ -16,6 +16,7 @@ from jaxcontam.proof.advice import (
     plain_name,
     proof_words,
     refusal,
+    why_inconclusive,
 )
 from jaxcontam.proof.result import DESIGNED, OrderResult, UnscoredFile
 from jaxcontam.reports.methods import Words
@@ -433,22 +434,3 @@ def _check_words(test: Pretest) -> str:
     if not test.applicable:
         return "not applicable"
     return f"p = {test.p_value:.2g}{'' if test.passed else ', failed'}"
-
-
-def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
-    """Why a test that found nothing could not have found much, or asked of nothing."""
-    if test.numbers.all_alike:
-        return f"the model scores all {own.versions} alike"
-    if test.mde_adjusted is None:
-        many = (
-            ""
-            if test.numbers.mde is None
-            else " once it is counted for every benchmark"
-        )
-        return f"this design cannot reach p = 0.001{many}; {own.more}"
-    if test.order_provenance in ("tfds-hash", "unknown"):
-        return "the model may have seen the file in another order than this one"
-    return (
-        f"only an effect of {test.mde_adjusted:.2g} {test.effect_unit} or more would "
-        f"have been found with probability 0.8; {own.more}"
-    )

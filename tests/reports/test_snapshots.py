@@ -149,12 +149,13 @@ def page_of(name):
     return order_page(found, [None] * len(found.results), words)
 
 
-def printed(name):
+def printed(name, *, explain):
     """What the terminal shows of an audit, 80 columns wide."""
     out, (report, _) = io.StringIO(), report_named(name)
     console, words = Terminal(file=out, width=80), method_words()
-    print_outcome(list(report.results), report.command, words, console)
-    print_unscored(report.unscored, report.command, words, console)
+    results, command = list(report.results), report.command
+    print_outcome(results, command, words, console, explain=explain)
+    print_unscored(report.unscored, command, words, console, explain=explain)
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
 
 
@@ -165,9 +166,13 @@ def test_page_was_reviewed(name, snapshot):
     assert text_of(page) == snapshot(extension_class=TextFile)
 
 
+@pytest.mark.parametrize("explain", [False, True])
 @pytest.mark.parametrize("name", ["audit of several", "audit of one"])
-def test_terminal_was_reviewed(name, snapshot):
-    assert printed(name) == snapshot(extension_class=TextFile)
+def test_terminal_was_reviewed(name, explain, snapshot):
+    shown = printed(name, explain=explain)
+    assert shown == snapshot(extension_class=TextFile)
+    # With what stands around it: 12 lines for a file, 25 for ten.
+    assert explain or shown.count("\n") <= (20 if "several" in name else 9)
 
 
 def test_reasons_were_reviewed(snapshot):
