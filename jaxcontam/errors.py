@@ -1,6 +1,8 @@
 """The exceptions that a command turns into one line."""
 
 import difflib
+import importlib.metadata
+import shlex
 from collections.abc import Collection, Iterable
 
 
@@ -43,10 +45,29 @@ def nearest(name: str, choices: Iterable[str]) -> str:
 def unknown_name(kind: str, name: str, choices: Iterable[str]) -> InputError:
     """An `InputError` for a name that is not among `choices`, nearest one first."""
     known = list(choices)
-    return InputError(
+    error = InputError(
         f"unknown {kind} {name!r}",
         hint=f"{nearest(name, known)}choices: {', '.join(known)}",
     )
+    # Python's traceback shows notes; a command prints the hint.
+    error.add_note(error.hint)
+    return error
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs what an extra of ours needs, clone or not."""
+    from packaging.requirements import Requirement
+
+    try:
+        lines = map(Requirement, importlib.metadata.requires("jaxcontam") or [])
+    except importlib.metadata.PackageNotFoundError:
+        return f"pip install -c constraints.txt -e '.[{extra}]'"
+    needed = [
+        one.name + f"[{','.join(one.extras)}]" * bool(one.extras) + str(one.specifier)
+        for one in lines
+        if one.marker and one.marker.evaluate({"extra": extra})
+    ]
+    return f"pip install {shlex.join(needed)}"
 
 
 def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None:

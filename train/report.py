@@ -19,7 +19,7 @@ import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn
 
 from jaxcontam.data.journal import claimed
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, install_hint
 from jaxcontam.stats.result import LEVEL
 from jaxcontam.terminal import Terminal
 
@@ -202,7 +202,7 @@ def _writer(folder: Path, last_step: int) -> Any:
     except ImportError as e:
         raise InputError(
             "--tensorboard needs tensorboardX, which is not installed",
-            hint="pip install -e .[tensorboard]",
+            hint=install_hint("tensorboard"),
         ) from e
     # Scalars that a killed run wrote after its checkpoint are hidden. File names have
     # whole seconds: without a suffix, a quick restart would write over its own file.

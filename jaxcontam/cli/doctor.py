@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from tyro.conf import Positional
 
 from jaxcontam import __version__
-from jaxcontam.errors import InputError, first_line
+from jaxcontam.errors import InputError, first_line, install_hint
 from jaxcontam.processes import cpu_cores
 from jaxcontam.terminal import Terminal
 
@@ -125,9 +125,9 @@ def devices() -> Iterator[Finding]:
     yield ("ok", f"{cpu_cores()} cores, {memory}", "")
     unused = "there is {} that JAX does not use"
     if shutil.which("nvidia-smi") or Path("/proc/driver/nvidia").exists():
-        yield ("note", unused.format("an NVIDIA GPU"), _install("cuda"))
+        yield ("note", unused.format("an NVIDIA GPU"), install_hint("cuda"))
     elif Path("/dev/accel0").exists():
-        yield ("note", unused.format("a TPU"), _install("tpu"))
+        yield ("note", unused.format("a TPU"), install_hint("tpu"))
 
 
 def folders() -> Iterator[Finding]:
@@ -168,7 +168,7 @@ def extras() -> Iterator[Finding]:
         if all(map(_version, needs)):
             yield ("ok", f"[{extra}] is installed: {gives}", "")
         else:
-            yield ("note", f"[{extra}] is not installed: {gives}", _install(extra))
+            yield ("note", f"[{extra}] is not installed: {gives}", install_hint(extra))
 
 
 def hub() -> Iterator[Finding]:
@@ -241,10 +241,6 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
         (step,) = next_steps(file, ("audit", "MODEL", benchmark), WORDS)
         hint = f"it points forwards: {step}"
     yield ("note", f"its order is not random: {names}", hint)
-
-
-def _install(extra: str) -> str:
-    return f"pip install -c constraints.txt -e '.[{extra}]'"
 
 
 def _required() -> "list[Requirement]":

@@ -8,6 +8,7 @@ import functools
 import inspect
 import io
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -18,7 +19,13 @@ import tyro
 
 import jaxcontam
 from jaxcontam.arguments import flag_of
-from jaxcontam.errors import InputError, StorageError, first_line, unknown_name
+from jaxcontam.errors import (
+    InputError,
+    StorageError,
+    first_line,
+    nearest,
+    unknown_name,
+)
 from jaxcontam.processes import (
     interrupted,
     is_first,
@@ -46,6 +53,11 @@ _TYRO = (
     tyro.conf.PositionalMetavarFromFieldName,
 )
 
+# What tyro says of a word where a number is wanted.
+_NO_NUMBER = re.compile(
+    r"Error parsing (\S+): (?:no type matching (INT) could be instantiated from "
+    r"\['(.*)'\]\.|could not convert string to float: '(.*)')"
+)
 _COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")
 _SHELLS = ("bash", "zsh", "fish")
 
@@ -189,15 +201,15 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
             )
     except InputError:
         # What follows an unknown flag was taken for another word.
-        _refuse_unknown_flags(command, words)
+        _refuse_unknown_flags(command, words, prog)
         raise
     except SystemExit as e:
         if not e.code:
             raise
-        _refuse_unknown_flags(command, words)
+        _refuse_unknown_flags(command, words, prog)
         raise InputError(_first_sentence(said.getvalue()), hint=see) from None
     if unknown and unknown[0].startswith("-"):
-        raise _unknown_flag(command, unknown[0])
+        raise _unknown_flag(command, unknown[0], prog)
     if unknown:
         raise InputError(f"unexpected argument {unknown[0]!r}", hint=see)
     return parsed
@@ -231,18 +243,19 @@ def _describe_flags(command: type) -> None:
         owner.__annotations__ = kinds
 
 
-def _refuse_unknown_flags(command: type, words: Sequence[str]) -> None:
+def _refuse_unknown_flags(command: type, words: Sequence[str], prog: str) -> None:
     known = set(flags_of(command))
     for flag in _flags_in(words):
         if not {flag, flag.replace("--no-", "--", 1)} & known:
-            raise _unknown_flag(command, flag) from None
+            raise _unknown_flag(command, flag, prog) from None
 
 
-def _unknown_flag(command: type, flag: str) -> InputError:
+def _unknown_flag(command: type, flag: str, prog: str) -> InputError:
     place = f"{command.__name__.lower()} {flag}"
     if place in GONE:
         return InputError(f"there is no {flag} any more", hint=GONE[place])
-    return unknown_name("flag", flag, flags_of(command))
+    hint = f"{nearest(flag, flags_of(command))}see {prog} --help"
+    return InputError(f"unknown flag {flag!r}", hint=hint)
 
 
 def _refuse_repeated_flags(command: type, words: Sequence[str]) -> None:
@@ -267,7 +280,7 @@ def _run(words: list[str]) -> object:
     if words[0] in GONE:
         raise InputError(f"there is no {words[0]} any more", hint=GONE[words[0]])
     if words[0] not in COMMANDS:
-        raise unknown_name("command", words[0], COMMANDS)
+        raise unknown_name("command", words[0], (*COMMANDS, "--version", "--help"))
     name, rest = words[0], words[1:]
     command = parse(COMMANDS[name], rest, prog=f"jaxcontam {name}")
     run = command.run
@@ -324,7 +337,12 @@ def _first_sentence(box: str) -> str:
         if below_title and text and not is_rule:
             lines.append(text)
         below_title = below_title or is_rule
-    return " ".join(lines) or "the command line does not parse"
+    said = " ".join(lines) or "the command line does not parse"
+    if found := _NO_NUMBER.fullmatch(said):
+        flag, is_whole, *words = found.groups()
+        word = next(word for word in words if word is not None)
+        return f"{flag}: {word!r} is no {'whole ' * bool(is_whole)}number"
+    return said
 
 
 def flags_of(command: type) -> list[str]:

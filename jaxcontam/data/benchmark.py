@@ -6,12 +6,17 @@ Nothing here shuffles or samples: with another order than the published one ever
 p-value would silently be uniform.
 """
 
+import codecs
+import contextlib
 import dataclasses
+import gzip
 import hashlib
 import itertools
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import numpy as np
 
@@ -101,7 +106,8 @@ def load_benchmark(
     """Read a benchmark file in its published order.
 
     Args:
-        path: A .jsonl, .json (array), .csv, .tsv (with header), .parquet or .txt file;
+        path: A .jsonl, .json (array), .csv, .tsv (with header), .parquet or .txt file,
+            all but .parquet also as .gz;
             `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`; or a task of lm-evaluation-harness,
             see `read_task`.
         template: Text of an example with fields in braces.
@@ -133,7 +139,7 @@ def load_benchmark(
     elif is_hub_split(path):
         name, records, left_out = _hub_records(str(path), limit)
     else:
-        name = printable(path.stem)
+        name = printable(Path(path.stem).stem if _is_packed(path) else path.stem)
         records, left_out = _file_records(path, limit, no_header=no_header)
     records = records[:limit]
     if not records:
@@ -194,7 +200,7 @@ def _file_records(
             return found, ()
         if path.is_file():
             _check_lengths(path)
-        text = read_text(path, suffixes=(*SUFFIXES, TABLE_SUFFIX))
+        text = read_text(path, suffixes=(*SUFFIXES, TABLE_SUFFIX), packed=True)
         suffix = _suffix(path)
         if lines_in_json and suffix == ".json" and not text.lstrip().startswith("["):
             suffix = ".jsonl"
@@ -226,7 +232,7 @@ def _check_lengths(path: Path) -> None:
     if _suffix(path) not in (".jsonl", ".txt"):
         return
     most = 4 * _MOST_CHARACTERS
-    with path.open("rb") as file:
+    with _opened(path) as file:
         for number, line in enumerate(iter(lambda: file.readline(most + 1), b""), 1):
             if len(line) > most:
                 raise _too_long(f"{path}:{number}", f"a line of over {most:,} bytes")
@@ -275,32 +281,63 @@ def _digest_of(digests: Sequence[bytes]) -> str:
     return "sha256:" + hashlib.sha256(b"".join(digests)).hexdigest()
 
 
-def read_text(path: Path, *, suffixes: Sequence[str] = SUFFIXES) -> str:
-    """Read the text of a benchmark file, without a byte order mark."""
+def read_text(
+    path: Path, *, suffixes: Sequence[str] = SUFFIXES, packed: bool = False
+) -> str:
+    """Read the text of a benchmark file, without a byte order mark.
+
+    `packed` takes a .gz, too.
+    """
     if is_hub_split(path) or str(path).startswith("tfds:"):
         raise InputError(
             f"{path}: only files are read here",
             hint=f"export it as one of {', '.join(SUFFIXES)}",
         )
     check_file(path, suffixes)
-    if _suffix(path) not in SUFFIXES:
+    if _suffix(path) not in SUFFIXES or (_is_packed(path) and not packed):
         raise InputError(
             f"{path}: unknown suffix {path.suffix!r}",
             hint=f"one of {', '.join(suffixes)}",
         )
-    data = path.read_bytes()
+    with _opened(path) as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise InputError(
+            f"{path}: over {_MOST_BYTES:,} bytes, unpacked",
+            hint="split it, or keep its first rows",
+        )
     try:
         # Not utf-8-sig, which counts bytes from after the mark.
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as e:
         raise InputError(
             f"{path}: byte {e.start}: not UTF-8 ({data[e.start]:#04x})",
-            hint="convert it, for example with iconv -t utf-8",
+            hint=f"iconv -f {_encoding(data)} -t utf-8 FILE > NEW, whatever it is in",
         ) from e
 
 
+def _encoding(data: bytes) -> str:
+    """The likely encoding of what is no UTF-8."""
+    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return "utf-16" if is_wide else "latin1"
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
+
+
 def _suffix(path: Path) -> str:
-    return path.suffix.lower()
+    """The suffix, of a .gz that of what is packed."""
+    return Path(path.stem if _is_packed(path) else path.name).suffix.lower()
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with gzip.open(path) if _is_packed(path) else path.open("rb") as file:
+            yield cast(BinaryIO, file)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as e:
+        raise InputError(f"{path}: no whole .gz file ({e})") from e
 
 
 def parse_records(

@@ -22,9 +22,18 @@ _MOST_VALUES = 1 << 22
 
 def check_file(path: Path, suffixes: Sequence[str]) -> None:
     """Refuse what is no readable file; the hint suggests the nearest name."""
+    scheme, slash, rest = str(path).partition(":/")
+    if slash and scheme in ("http", "https"):
+        raise InputError(
+            f"{scheme}://{rest}: an address, where a file is read",
+            hint=f"download it first: curl -LO {scheme}://{rest}",
+        )
     try:
         if path.is_dir():
-            raise InputError(f"{path}: is a folder", hint="name one file")
+            hint = "name one file"
+            if (path / "config.json").is_file():
+                hint = "it is a model; MODEL comes first, then the files"
+            raise InputError(f"{path}: is a folder", hint=hint)
         if not path.is_file():
             if path.exists():
                 raise InputError(

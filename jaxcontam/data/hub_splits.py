@@ -193,7 +193,9 @@ def _asked(source: str, ask: Callable[[], _Answer]) -> _Answer:
 def _list_files(dataset: str, revision: str | None) -> Sequence[str]:
     from huggingface_hub import HfApi
 
-    return HfApi().list_repo_files(dataset, revision=revision, repo_type="dataset")
+    # Asked once: what lists a tree tries again for half a minute.
+    found = HfApi().dataset_info(dataset, revision=revision)
+    return [file.rfilename for file in found.siblings or ()]
 
 
 def _download(dataset: str, path: str, revision: str | None) -> str:

@@ -13,12 +13,11 @@ from typing import Any
 
 from jaxcontam.data.files import Provenance
 from jaxcontam.data.tables import Record
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError, install_hint, unknown_name
 
 TASK_PREFIX = "lm_eval:"
 """Prefix of a task's name where a benchmark file is expected."""
 
-INSTALL = "pip install 'jaxcontam[lm-eval]'"
 
 _MOST_NAMED = 8
 # Name of an added column that shows how a task's code reorders rows.
@@ -68,7 +67,8 @@ def _loaded(name: str, word: str) -> Any:
         from lm_eval.tasks import TaskManager
     except ImportError as e:
         raise InputError(
-            f"{word}: the package lm_eval is not installed", hint=INSTALL
+            f"{word}: the package lm_eval is not installed",
+            hint=install_hint("lm-eval"),
         ) from e
     is_file = Path(name).is_file()
     # Its own tasks are some ten thousand files, and reading them takes seconds.

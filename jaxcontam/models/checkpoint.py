@@ -239,7 +239,11 @@ def read_fast_tokenizer(directory: Path):
     except Exception as e:  # transformers raises many types for a broken file
         raise InputError(
             f"{directory}: the tokenizer does not load "
-            f"({type(e).__name__}: {first_line(e)})"
+            f"({type(e).__name__}: {first_line(e)})",
+            hint=""
+            if (directory / names[0]).is_file()
+            else "write a tokenizer.json first: pip install sentencepiece protobuf, "
+            "then AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
         ) from e
     if getattr(loaded, "backend_tokenizer", None) is None:
         raise InputError(f"{directory}: no fast tokenizer", hint="needs tokenizer.json")

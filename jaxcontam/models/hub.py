@@ -15,7 +15,7 @@ from pathlib import Path
 from jaxcontam.data.files import similar_path
 from jaxcontam.data.hub_splits import check_revision
 from jaxcontam.data.model_files import check_model_folder
-from jaxcontam.errors import InputError, first_line
+from jaxcontam.errors import InputError, first_line, install_hint
 from jaxcontam.terminal import shell_line
 
 _WANTED = ("*.json", "*.safetensors", "tokenizer.model", "*.txt")
@@ -190,5 +190,5 @@ def need_torch(what: str) -> None:
     except ImportError as e:
         raise InputError(
             f"{what} needs torch, which is not installed",
-            hint="pip install 'jaxcontam[torch]'",
+            hint=install_hint("torch"),
         ) from e

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.data.corpus import Document
+from jaxcontam.errors import install_hint
 from jaxcontam.overlap.counts import SUFFIX, Tally, counts_bytes
 from jaxcontam.overlap.index import Search, example_index, grouped, read_examples
 from jaxcontam.overlap.occurrences import found_in_each
@@ -22,9 +23,7 @@ try:
     from datatrove.pipeline.filters.base_filter import BaseFilter
     from datatrove.pipeline.writers.disk_base import DiskWriter
 except ImportError as e:
-    raise ImportError(
-        f"steps need datatrove: pip install 'jaxcontam[corpus]' ({e})"
-    ) from e
+    raise ImportError(f"steps need datatrove: {install_hint('corpus')} ({e})") from e
 
 
 def numbered(

@@ -19,14 +19,13 @@ import numpy as np
 
 from jaxcontam.data.encoding import CharacterTokenizer, text_of
 from jaxcontam.data.journal import Journal, journal_in, journal_key
-from jaxcontam.errors import InputError, first_line, unknown_name
+from jaxcontam.errors import InputError, first_line, install_hint, unknown_name
 from jaxcontam.scoring.asked import AskedScorer, Request, make_asked_scorer
 from jaxcontam.scoring.opened import LM_EVAL_PREFIX, ModelInfo, OpenModel
 
 if TYPE_CHECKING:
     from lm_eval.api.model import LM
 
-INSTALL = "pip install 'jaxcontam[lm-eval]'"
 JOURNAL_NAME = "lm_eval.jsonl"
 """Answers of the object, in the folder of scores."""
 
@@ -109,7 +108,7 @@ def _built(kind: str, arguments: str) -> "LM":
     except ImportError as e:
         raise InputError(
             f"{LM_EVAL_PREFIX}{kind}: the package lm_eval is not installed",
-            hint=INSTALL,
+            hint=install_hint("lm-eval"),
         ) from e
     if not kind:
         raise InputError(f"{LM_EVAL_PREFIX}: no type of model", hint=hint)

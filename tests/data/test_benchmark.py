@@ -1,5 +1,6 @@
 """`load_benchmark`: what an example is, its order and digests, and every refusal."""
 
+import gzip
 import hashlib
 import json
 
@@ -58,6 +59,8 @@ def test_published_order_and_repeats_are_kept_up_to_a_limit(write, name):
     assert (found.name, found.order_provenance) == ("set", "published")
     assert texts_of(path, limit=7) == list(found.texts[:7])
     assert texts_of(path, limit=999) == list(found.texts)
+    packed = load_benchmark(write(f"{name}.gz", gzip.compress(path.read_bytes())))
+    assert (packed.name, packed.texts) == (found.name, found.texts)
     # Line ends of Windows and a byte order mark change nothing.
     marked = b"\xef\xbb\xbf" + content.replace("\n", "\r\n").encode()
     again = load_benchmark(write(name, marked))
@@ -167,7 +170,7 @@ WIDTH = ":4: {} columns (the header has 2)"
             )
         ),
         *(
-            (name, LATIN, {}, ": byte 12: not UTF-8 (0xe9)", "iconv -t utf-8")
+            (name, LATIN, {}, ": byte 12: not UTF-8 (0xe9)", "iconv -f latin1 -t ut")
             for name in in_each_format([])
         ),
         ("a.jsonl", '1\n\n{"q": }', {}, ":3: not JSON (Expecting value, col", ".txt"),
@@ -179,7 +182,10 @@ WIDTH = ":4: {} columns (the header has 2)"
         ("a.txt", "one\n", Q, PLAIN, WHOLE),
         ("a.jsonl", '"one"\n', Q, PLAIN, WHOLE),
         ("a.md", "x", {}, ": unknown suffix '.md'", SUFFIX),
-        ("a.jsonl.gz", "x", {}, ": unknown suffix '.gz'", SUFFIX),
+        ("a.txt", "x".encode("utf-16"), {}, ": byte 0: not", "iconv -f utf-16 -t ut"),
+        ("a.jsonl.gz", "x", {}, ": no whole .gz file (Not a gzipped", ""),
+        ("a.jsonl.gz", gzip.compress(b"[]")[:-9], {}, ": no whole .gz file (Compr", ""),
+        ("a.parquet.gz", "x", {}, ": unknown suffix '.gz'", SUFFIX),
         ("a", "x", {}, ": unknown suffix ''", SUFFIX),
         ("a.csv", f"{ROW}1", {}, WIDTH.format(1), ""),
         ("a.csv", f"{ROW}1,2,3", {}, WIDTH.format(3), ""),

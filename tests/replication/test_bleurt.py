@@ -131,7 +131,7 @@ def test_scores_of_a_batch_are_those_of_each_pair_alone(saved, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match="BLEURT needs torch, which is not") as caught:
         Bleurt.load(folder)
-    assert caught.value.hint == "pip install 'jaxcontam[torch]'"
+    assert caught.value.hint == "pip install 'torch>=2.6'"
 
 
 def test_bleurt_20_is_told_by_its_shape(bert):

@@ -129,7 +129,7 @@ def test_devices_that_do_not_make_the_mesh_are_counted(word, needs):
     [(64, "0%"), (66, "8%")],
 )
 def test_a_model_of_which_little_divides_is_refused(d_ff, share):
-    mesh = AbstractMesh((1, 3), ("data", "model"))
+    mesh = AbstractMesh((1, 3), ("data", "fsdp"))
     with pytest.raises(InputError) as caught:
         mesh_sharding(nnx.state(decoder(d_ff=d_ff)), mesh)
     assert str(caught.value) == (
