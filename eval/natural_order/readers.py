@@ -349,6 +349,7 @@ def train_transformer(
     *,
     planted: Sequence[Benchmark] = (),
     n_tokens: int | None = None,
+    any_code: bool = False,
 ) -> None:
     """Train a transformer; a finished one stays.
 
@@ -357,6 +358,7 @@ def train_transformer(
         folder: Takes the models.
         planted: Files to read besides, as a continuation of the clean model's training.
         n_tokens: Of the background; by default until it copies.
+        any_code: Take a finished one that other code trained, too.
 
     Raises:
         KeyboardInterrupt: If training was asked to stop.
@@ -371,6 +373,7 @@ def train_transformer(
         seed=seed,
         background_tokens=n_tokens,
         start=model_folder(name, folder).parent if planted else None,
+        any_code=any_code,
     )
 
 
