@@ -36,13 +36,7 @@ Fields = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class TrainedModel:
-    """A model of a design, with its sets.
-
-    Attributes:
-        planned: Sets, their ids, and the stream.
-        decoder: The weights.
-        facts: Seed, sizes, last loss, and CPU seconds of the training.
-    """
+    """A model with its sets, and its seed, sizes, last loss and CPU seconds."""
 
     planned: PlannedModel
     decoder: Decoder
@@ -105,13 +99,8 @@ def made_records(
 ) -> tuple[dict[Task, Fields], dict[Task, Failure]]:
     """Records of tasks, and why those that are missing could not be made.
 
-    A killed run goes on where it stopped: a record is written before it is told of.
-
-    Args:
-        job: Sent to each process.
-        tasks: What records are made of.
-        n_processes: Default: one a core.
-        of: What tasks are, for the bar.
+    A killed run goes on where it stopped: a record is written before it is told of. By
+    default there is a process a core; `of` says what tasks are.
     """
     found = kept_records(job, tasks)
     missing = [task for task in tasks if task not in found]

@@ -158,13 +158,7 @@ def cases_of(seed: int, *, tiny: bool = False) -> list[Case]:
 
 
 def train_readers(cases: Sequence[Case], folder: Path, *, any_code: bool) -> None:
-    """Train the transformers of a study; finished ones stay.
-
-    Args:
-        cases: All of the study, finished or not.
-        folder: Takes the models.
-        any_code: Take finished ones of other code, too.
-    """
+    """Train the transformers of all cases, finished or not; finished ones stay."""
     readers = sorted({case.reader for case in cases} - {""})
     for name in readers:
         train_transformer(name, folder, any_code=any_code)

@@ -103,12 +103,7 @@ class Record:
 
 
 def audited_case(case: Case, models: Path = Path()) -> Record:
-    """Audit a file, whether or not its checks pass.
-
-    Args:
-        case: The case.
-        models: Folder of the transformers, for cases that ask one.
-    """
+    """Audit a file, whether or not its checks pass; transformers are in `models`."""
     if not case.reader:
         return _audited(case, *copiers())
     (other,) = set(SHAPES) - {case.reader}

@@ -285,11 +285,8 @@ def _logprobs(background: Bigrams, ids_GKL: np.ndarray, P: int) -> np.ndarray:
 class Reader:
     """Who is asked.
 
-    Attributes:
-        tokenizer: Gives its ids.
-        prefix_id: Before each text.
-        context: Ids that it reads at once.
-        scorer: Scores pairs; takes what the reader remembers and knows besides.
+    `prefix_id` stands before each text, `context` is how many ids it reads at once, and
+    `scorer` takes what it remembers and knows besides.
     """
 
     tokenizer: Encoder
