@@ -16,13 +16,7 @@ MARKERS = "os^Dv*PX"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One line of a figure.
-
-    Attributes:
-        label: In the legend.
-        shares: By copies, ascending.
-        dashed: For what is a reference and not a finding.
-    """
+    """One line of a figure: shares by copies, ascending; a reference is dashed."""
 
     label: str
     shares: Mapping[int, Share]
@@ -32,10 +26,7 @@ class Curve:
 def copies_svg(curves: Sequence[Curve], *, y_label: str, level: float) -> str:
     """Shares against copies, logarithmic above 1, with a legend at the right.
 
-    Args:
-        curves: From eight on, colours repeat.
-        y_label: At the left.
-        level: A thin line across, such as a test's level.
+    From eight curves on colours repeat; a thin line across is at `level`.
     """
     ticks = sorted({copies for curve in curves for copies in curve.shares})
     with matplotlib.rc_context(STYLE):

@@ -212,6 +212,9 @@ def cases_of(
             continue
         own = 100 * float(np.array(model["published"])[part].mean() - without)
         for arm, (form, kind, n_asked) in ARMS.items():
+            if len(asked.get(kind, ())) < n_asked:
+                # Models failed, and the arm says how many it has.
+                continue
             paired = form != "split"
             other = (form, part) if paired else ("published", parts[_SPLIT])
             sides = [scores_of(*p, kind, n_asked) for p in (("published", part), other)]
@@ -308,16 +311,21 @@ class Inflation(StudyFlags):
         tasks = [("planted", self.seed + i) for i in range(n_models)]
         for kind, first in _SEEDS.items():
             tasks += [(kind, self.seed + first + i) for i in range(n_others)]
-        records, _ = made_records(job, tasks)
+        records, failures = made_records(job, tasks)
         of_kind = grouped(records.items(), lambda one: one[0][0])
-        others = {kind: [one for _, one in of_kind[kind]] for kind in _SEEDS}
-        cases = (cases_of(one, others, seed=s) for (_, s), one in of_kind["planted"])
+        others = {kind: [one for _, one in of_kind.get(kind, ())] for kind in _SEEDS}
+        planted = of_kind.get("planted", ())
+        cases = (cases_of(one, others, seed=s) for (_, s), one in planted)
         rows = cells([*itertools.chain.from_iterable(cases)])
         return finish_study(
             "inflation",
             self,
             clock=clock,
-            numbers={"n_lost": len(tasks) - len(records), "cells": rows},
+            numbers={
+                "n_lost": len(tasks) - len(records),
+                "failed": {f"{k}-{s}": f.reason for (k, s), f in failures.items()},
+                "cells": rows,
+            },
             grids=grids_of(rows),
             earlier_seconds=job.records.earlier_seconds,
         )

@@ -10,8 +10,9 @@ nothing is downloaded, and a killed run goes on where it stopped. Headline: none
 these models yet; docs/how_to/membership.md has one of larger ones.
 
 The models are those of `eval.leaderboard`, of 0.16 M parameters: members stand in
-blocks of one order, 60 at each number of copies. Order of scores can be compared with
-papers, numbers cannot. Twelve members and twelve others are set aside for prefixes.
+blocks of one order, 60 at each number of copies. Twelve of those at the most copies and
+twelve others are set aside for prefixes, which leaves 48 members at 16 copies. Order of
+scores can be compared with papers, numbers cannot.
 """
 
 import dataclasses
@@ -60,6 +61,8 @@ _SHIFTS = (1.0, 2.0, 4.0)
 Rng = np.random.Generator
 Sides = tuple[np.ndarray, np.ndarray]
 """Scores of members and of non-members under one model, higher = more likely seen."""
+File = tuple[np.ndarray, np.ndarray, float]
+"""Scores of a file and of non-members, and the share of the file that was seen."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,10 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Files of which a share was seen: mean bound and estimate, and bounds above it."""
+    """Files of which a share was seen: mean bound and estimate, and bounds above it.
+
+    `seen` is the share of the files that were made, to the nearest text.
+    """
 
     kind: str
     seen: float
@@ -161,7 +167,7 @@ class Membership(StudyFlags):
         }
         cells = [cell(method, n, own) for (method, n), own in strata.items()]
         n_files = 20 if self.tiny else self.n_files
-        bounds = list(_bounds(strata, n_files))
+        bounds = list(bounds_of(strata, n_files))
         return finish_study(
             "membership",
             self,
@@ -247,7 +253,7 @@ def cell(method: str, copies: int, strata: Sequence[Sides]) -> Cell:
     )
 
 
-def _bounds(
+def bounds_of(
     strata: dict[tuple[str, int], list[Sides]], n_files: int
 ) -> Iterable[Bounds]:
     """Of scores that two normal laws draw, and of texts that models read."""
@@ -262,34 +268,36 @@ def _bounds(
             yield from _bounded(f"{method}, {copies} copies", draws, n_files)
 
 
-def _normal(n: int, n_pool: int, shift: float, rng: Rng, share: float) -> Sides:
-    scores = rng.normal(size=n)
-    scores[: round(share * n)] += shift
-    return scores, rng.normal(size=n_pool)
+def _normal(n: int, n_pool: int, shift: float, rng: Rng, share: float) -> File:
+    scores, n_seen = rng.normal(size=n), round(share * n)
+    scores[:n_seen] += shift
+    return scores, rng.normal(size=n_pool), n_seen / n
 
 
-def _of_texts(seen: np.ndarray, unseen: np.ndarray, rng: Rng, share: float) -> Sides:
+def _of_texts(seen: np.ndarray, unseen: np.ndarray, rng: Rng, share: float) -> File:
     """A file of as many texts as a model read so often, and the pool beside it."""
-    own = rng.permutation(seen)[: int(share * len(seen))]
+    own = rng.permutation(seen)[: round(share * len(seen))]
     rest, n_rest = rng.permutation(unseen), len(seen) - len(own)
-    return np.concatenate([own, rest[:n_rest]]), rest[n_rest:]
+    file = np.concatenate([own, rest[:n_rest]])
+    return file, rest[n_rest:], len(own) / len(seen)
 
 
 def _bounded(
-    kind: str, draws: Sequence[Callable[[Rng, float], Sides]], n_files: int
+    kind: str, draws: Sequence[Callable[[Rng, float], File]], n_files: int
 ) -> Iterable[Bounds]:
     for share in _SHARES:
         rng = np.random.default_rng([zlib.crc32(kind.encode()), round(100 * share)])
         sources = itertools.islice(itertools.cycle(draws), n_files)
-        found = np.array([share_seen(*draw(rng, share)) for draw in sources])
-        bound, estimate = found.mean(axis=0).tolist()
+        files = (draw(rng, share) for draw in sources)
+        found = np.array([(*share_seen(own, pool), seen) for own, pool, seen in files])
+        bound, estimate, _ = found.mean(axis=0).tolist()
         yield Bounds(
             kind=kind,
-            seen=share,
+            seen=statistics.fmean(found[:, 2]),
             n_files=n_files,
             bound=bound,
             estimate=estimate,
-            too_high=Share.counted(int((found[:, 0] > share).sum()), n_files),
+            too_high=Share.counted(int((found[:, 0] > found[:, 2]).sum()), n_files),
         )
 
 

@@ -186,14 +186,9 @@ def simulate(
 ) -> dict[str, float]:
     """Shares of files found, and accused, where a clean model likes the order.
 
-    Half of the items stand in an order that is liked twice as much again.
-
-    Args:
-        taste: Nats that orders differ by, in standard deviations of the noise.
-        gain: The reference's taste in parts of the model's.
-        noise: Its noise, likewise.
-        n_files: Files to draw.
-        seed: Seeds them.
+    `taste` is how many standard deviations of the noise orders differ by; `gain` and
+    `noise` are the reference's in parts of the model's. Half of the items stand in an
+    order that is liked twice as much again.
     """
     rng, counts = np.random.default_rng([seed, round(100 * taste)]), np.zeros(2)
     # Little memory whatever the number of files.

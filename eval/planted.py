@@ -241,11 +241,7 @@ def scored_texts(
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """Membership score of each text of each set, and target tokens of each set.
 
-    Args:
-        encoded: Name of a set -> its ids, from `encode_planted`.
-        prefix_id: Before each text, or None.
-        scorer: The model's.
-        progress: Called with target tokens done and in all.
+    `encoded` is from `encode_planted`; `progress` gets target tokens done and in all.
     """
     texts = {name: text_sequences(ids, prefix_id) for name, ids in encoded.items()}
     cost = {name: n_targets(sequences) for name, sequences in texts.items()}

@@ -1,4 +1,4 @@
-"""Planted models that stay in memory: trained, read, and kept as records."""
+"""Planted models that stay in memory, and records that processes make of any task."""
 
 import dataclasses
 import time
@@ -28,21 +28,15 @@ from train.population_models import (
     train_scanned,
 )
 
-Task = tuple[Any, int]
-"""What a model is, and its seed."""
+Task = Any
+"""What a record is of, such as a population and a seed: hashable."""
 
 Fields = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class TrainedModel:
-    """A model of a design, with its sets.
-
-    Attributes:
-        planned: Sets, their ids, and the stream.
-        decoder: The weights.
-        facts: Seed, sizes, last loss, and CPU seconds of the training.
-    """
+    """A model with its sets, and its seed, sizes, last loss and CPU seconds."""
 
     planned: PlannedModel
     decoder: Decoder
@@ -80,7 +74,7 @@ def reader_of(
 
 
 class Job(Protocol):
-    """What a process must know to make the record of any model."""
+    """What a process must know to make the record of any task."""
 
     @property
     def records(self) -> Records:
@@ -88,7 +82,7 @@ class Job(Protocol):
         ...
 
     def inputs(self, task: Task) -> tuple[Any, ...]:
-        """Name of the model's record, and all that determines it."""
+        """Name of the record, and all that determines it."""
         ...
 
     def maker(self) -> Callable[[Task], Fields]:
@@ -101,23 +95,27 @@ def made_records(
     tasks: Sequence[Task],
     *,
     n_processes: int | None = None,
+    of: str = "models",
 ) -> tuple[dict[Task, Fields], dict[Task, Failure]]:
-    """Records of models, and why those that are missing could not be made.
+    """Records of tasks, and why those that are missing could not be made.
 
-    A killed run goes on where it stopped: a record is written before it is told of.
+    A killed run goes on where it stopped: a record is written before it is told of. By
+    default there is a process a core; `of` says what tasks are.
     """
     found = kept_records(job, tasks)
     missing = [task for task in tasks if task not in found]
     if found:
-        say(f"keeping {len(found)} finished models")
+        say(f"keeping {len(found)} finished {of}")
     failures: dict[Task, Failure] = {}
-    n_processes = min(n_processes or cpu_cores(), len(missing))
+    wanted = n_processes or cpu_cores()
+    # Not by what is missing: the last of many is made as the others were, by a process
+    # that is pinned to a core.
     outcomes = (
         in_this_process(_open, job, missing)
-        if n_processes == 1
-        else over_processes(_open, job, missing, n_processes=n_processes)
+        if wanted == 1
+        else over_processes(_open, job, missing, n_processes=min(wanted, len(missing)))
     )
-    with progress_bar("models", unit="models/s") as progress:
+    with progress_bar(of, unit=f"{of}/s") as progress:
         for number, (task, outcome) in enumerate(outcomes, 1):
             if isinstance(outcome, Failure):
                 failures[task] = outcome
@@ -125,11 +123,14 @@ def made_records(
             else:
                 found[task] = outcome
             progress(number, len(missing))
+    # Where none of the first could be made.
+    lost = [task for task in missing if task not in found and task not in failures]
+    failures |= dict.fromkeys(lost, Failure("not tried"))
     return {task: found[task] for task in tasks if task in found}, failures
 
 
 def kept_records(job: Job, tasks: Sequence[Task]) -> dict[Task, Fields]:
-    """Records of the models that are finished."""
+    """Records of the tasks that are finished."""
     read = {task: job.records.read(*job.inputs(task)) for task in tasks}
     return {task: fields for task, fields in read.items() if fields is not None}
 

@@ -87,13 +87,7 @@ class StudyFlags:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Grid:
-    """A table of words.
-
-    Attributes:
-        title: Above it.
-        header: One word a column; the first names the rows.
-        rows: As many words each.
-    """
+    """A table of words under a title; the first word of the header names the rows."""
 
     title: str
     header: tuple[str, ...]
@@ -103,13 +97,7 @@ class Grid:
     def of(
         cls, title: str, rows: Iterable[Any], columns: Mapping[str, Column]
     ) -> "Grid":
-        """A table with a line for each row.
-
-        Args:
-            title: Above it.
-            rows: Records of any kind.
-            columns: Header -> how the cell is made of a row.
-        """
+        """A table with a line a row; `columns` says how a cell is made of a row."""
         lines = tuple(
             tuple(
                 column.format(r=row) if isinstance(column, str) else column(row)
@@ -123,13 +111,7 @@ class Grid:
     def crossed(
         cls, title: str, corner: str, words: Mapping[tuple[str, str], str]
     ) -> "Grid":
-        """A table of two names.
-
-        Args:
-            title: Above it.
-            corner: What the names of lines are.
-            words: (line, column) -> the cell; both in the order in which they come.
-        """
+        """A table of (line, column) -> cell, in the order in which they come."""
         across = dict.fromkeys(column for _, column in words)
         rows = (
             (line, *(words.get((line, column), "") for column in across))

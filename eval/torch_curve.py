@@ -33,10 +33,12 @@ from train.step import fresh_decoder, learning_rate
 from train.tokens import BOS, train_tokenizer
 
 _SEEDS = 3
-# Losses are compared as means over this share of the steps: batches differ.
+# Losses are compared as means over so many parts of the steps: batches differ.
 _WINDOWS = 10
 # Optax's default, which `train.step` leaves as it is.
 _EPS = 1e-8
+# Modules of transformers that hold embeddings and heads, which are no kernels here.
+_UNDECAYED = {"embed_tokens", "wte", "wpe", "lm_head"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ class TorchCurve(StudyFlags):
                     found = {"losses": losses}
                     records.write(name, found, *inputs)
                 curves[name] = found["losses"]
-        rows = _rows(list(curves.values()))
+        rows = rows_of(list(curves.values()))
         return finish_study(
             "torch_curve",
             self,
@@ -128,10 +130,7 @@ def _torch(
     with tempfile.TemporaryDirectory() as folder:
         save_checkpoint(decoder, None, Path(folder), model_type=config.model_type)
         model = opened_torch(Path(folder), "cpu", torch.float32).train()
-    groups: dict[bool, list[Any]] = {True: [], False: []}
-    for name, weight in model.named_parameters():
-        # As `train.step.adamw`: neither norms nor the embedding.
-        groups[weight.ndim == 2 and "embed" not in name].append(weight)
+    groups = decay_groups(model)
     told = config.optimizer
     optimizer = torch.optim.AdamW(
         [
@@ -159,12 +158,22 @@ def _torch(
     return losses
 
 
+def decay_groups(model: Any) -> dict[bool, list[Any]]:
+    """Weights that decay and those that do not, as `train.step.adamw` has it."""
+    groups: dict[bool, list[Any]] = {True: [], False: []}
+    for name, weight in model.named_parameters():
+        # Biases and norms have one axis.
+        groups[weight.ndim > 1 and not _UNDECAYED & {*name.split(".")}].append(weight)
+    return groups
+
+
 _SIDES = {"jaxcontam": _ours, "torch": _torch}
 
 
-def _rows(curves: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
+def rows_of(curves: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
     """Means of the losses over parts of the steps: ours, torch's, other seeds'."""
-    ours, theirs, *others = (np.array_split(curve, _WINDOWS) for curve in curves)
+    n_windows = min(_WINDOWS, len(curves[0]))
+    ours, theirs, *others = (np.array_split(curve, n_windows) for curve in curves)
     steps = np.cumsum([len(part) for part in ours])
     found = []
     for i, step in enumerate(steps):

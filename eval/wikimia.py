@@ -35,6 +35,7 @@ from jaxcontam.members.blind import blind_baselines
 from jaxcontam.members.known_texts import count_words, cut_words
 from jaxcontam.members.result import ScoreResult
 from jaxcontam.members.run import membership
+from jaxcontam.models.checkpoint import model_fingerprint
 from jaxcontam.reports.report_files import data_digest, make_folder, replace_bytes
 from jaxcontam.stats.roc import tpr_at_fpr
 
@@ -48,6 +49,7 @@ _WRITTEN = re.compile(r"([A-Z][a-z]{2})[a-z]*\.? (\d{1,2}),? (\d{4})")
 _RULE = re.compile(r"([=\-~^*+#])\1{2,}\s*")
 # Numbers of versions and of tickets beside a change, which tell its year.
 _FIELD = re.compile(r"\s*:\w+: ")
+_VERSION = re.compile(r"\d\.\d")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ def run(config: WikiMIA) -> dict[str, Any]:
     cutoff = _read_date(config.cutoff, "--cutoff")
     texts, files = read_dated(config.texts), []
     records = study.Records(config.out / "records")
+    # Not its name: another model may stand in the same folder tomorrow.
+    asked = config.model and model_fingerprint(config.model)
     make_folder(config.out)
     for length in sorted(set(config.lengths))[: 1 if config.tiny else None]:
         drawn, labels = draw(texts, length, cutoff=cutoff, seed=config.seed)
@@ -115,7 +119,7 @@ def run(config: WikiMIA) -> dict[str, Any]:
         lines = [json.dumps({"input": t, "label": int(y)}) + "\n" for t, y in rows]
         data = "".join(lines).encode()
         replace_bytes(path, data)
-        given = data_digest(data), config.model, config.methods, config.seed
+        given = data_digest(data), asked, config.methods, config.seed
         found = records.read(f"length{length}", *given)
         if found is None:
             found = {"rows": [*_blind(drawn, labels, config.seed)]}
@@ -133,16 +137,20 @@ def run(config: WikiMIA) -> dict[str, Any]:
 
 
 def read_dated(path: Path) -> list[Dated]:
-    """Texts of a .jsonl file or of a folder of changelogs, in their order."""
+    """Texts of a .jsonl file or of a folder of changelogs, in their order.
+
+    Raises:
+        InputError: If a file is missing, not UTF-8, or has a line that is no record.
+    """
     if path.is_dir():
         files = sorted(p for p in path.rglob("*") if p.suffix.lower() in _SUFFIXES)
         return [
             dataclasses.replace(one, source=str(file.relative_to(path)))
             for file in files
-            for one in sections(file.read_text(encoding="utf-8"))
+            for one in sections(_read(file))
         ]
     found = []
-    for number, line in enumerate(path.read_text("utf-8").strip().split("\n"), 1):
+    for number, line in enumerate(_read(path).strip().split("\n"), 1):
         place = f"{path}:{number}"
         try:
             row = json.loads(line)
@@ -155,23 +163,48 @@ def read_dated(path: Path) -> list[Dated]:
 
 
 def sections(text: str) -> Iterator[Dated]:
-    """What stands below each title or field that holds a date; of each change there."""
-    date, kept = None, list[str]()
+    """What stands below each title or field that holds a date; of each change there.
+
+    A title without a date ends the section, unless it stands within it: deeper, and
+    without a version of its own.
+    """
+    date, kept, depth, is_code = None, list[str](), 0, False
+    depths: dict[str, int] = {}
     lines = text.splitlines()
     for line, below in itertools.zip_longest(lines, lines[1:], fillvalue=""):
-        is_title = (
-            line.startswith("#") or ":released:" in line or _RULE.fullmatch(below)
-        )
-        new = _date_in(line) if is_title else None
-        if new or ".. change" in line:
-            if date and kept:
-                yield Dated(" ".join(" ".join(kept).split()), date)
+        is_code ^= line.startswith("```")
+        mark = None if is_code else _title_mark(line, below)
+        if mark is None and ".. change" not in line:
+            if not (_RULE.fullmatch(line) or _FIELD.match(line)):
+                kept.append(line)
+            continue
+        new = _date_in(line) if mark else None
+        # Titles of the same depth have the same mark, and higher ones come first.
+        own = depths.setdefault(mark, len(depths)) if mark else 0
+        if mark and not new and own > depth and not _VERSION.search(line):
+            continue
+        if date and kept:
+            yield Dated(" ".join(" ".join(kept).split()), date)
+        kept = []
+        if new:
+            date, depth = new, own
+        elif mark or "changelog::" in line:
             # A version that is not released yet has no date.
-            date, kept = new or (None if "changelog::" in line else date), []
-        elif not (_RULE.fullmatch(line) or _FIELD.match(line)):
-            kept.append(line)
+            date = None
     if date and kept:
         yield Dated(" ".join(" ".join(kept).split()), date)
+
+
+def _title_mark(line: str, below: str) -> str | None:
+    """What makes a line a title: its own signs or those below it; None if nothing."""
+    if ":released:" in line:
+        return ":released:"
+    if not line.strip() or _RULE.fullmatch(line):
+        return None
+    if line.startswith("#"):
+        return "#" * (len(line) - len(line.lstrip("#")))
+    rule = _RULE.fullmatch(below)
+    return rule[1] if rule else None
 
 
 def draw(
@@ -234,6 +267,15 @@ def _date_in(words: str) -> datetime.date | None:
             month = 1 + _MONTHS.index(found[1]) // 3
             return datetime.date(int(found[3]), month, int(found[2]))
     return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as e:
+        raise InputError(f"{path}: not readable ({e.strerror})") from e
+    except UnicodeDecodeError as e:
+        raise InputError(f"{path}: byte {e.start}: not UTF-8") from e
 
 
 def _read_date(words: str, place: str) -> datetime.date:

@@ -5,7 +5,7 @@ rows, two rows, groups, passages; published in a drawn order, or in an order tha
 drew; sides of unequal size or ease), and models that are functions of texts and never
 saw a file. How often is each test below its level, and how often does a verdict accuse?
 Command: `python -m eval.clean_files`. Hardware: 2 CPU cores, 20 minutes; no model is
-trained or loaded; finished commands stay. Headline: docs/log.
+trained or loaded; finished parts stay. Headline: docs/log.
 
 Rule, fixed beforehand: where the file satisfies the null hypothesis and the test says
 that it is exact, p-values are counted at 0.05, 0.01 and 0.001. Everywhere the word
@@ -16,27 +16,22 @@ fails where so many have an exact binomial probability below 0.01 divided by the
 of counts: one failure or more in a hundred studies whose levels all hold.
 """
 
-import concurrent.futures
 import dataclasses
-import multiprocessing
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.clean_files import answers, matrices, members, orders
+from eval.clean_files.commands import COMMANDS, Job, tasks_of
 from eval.clean_files.findings import (
     ACCUSING,
     LEVELS,
-    Finding,
     Held,
-    Tally,
     added,
     failures,
     judged,
-    tallied,
 )
+from eval.population import made_records
 from eval.study import (
     Clock,
     Grid,
@@ -45,67 +40,8 @@ from eval.study import (
     finish_study,
     grouped,
     run_study,
-    say,
 )
 from jaxcontam.errors import check_names
-from jaxcontam.progress import progress_bar
-
-Ask = Callable[[int, Path], Iterator[Finding]]
-"""(number of a file, folder for it) -> what is said of it."""
-
-COMMANDS: Mapping[str, tuple[Ask, float]] = {
-    "released": (orders.released, 1.0),
-    "shuffled": (orders.shuffled, 1.0),
-    "natural": (orders.natural, 0.4),
-    "options": (orders.options, 1.0),
-    "labelled": (members.labelled, 0.15),
-    "asked": (members.asked, 0.2),
-    "reference": (members.beside_reference, 0.06),
-    "replicate": (answers.replicate, 1.0),
-    "inflation": (answers.inflation, 1.0),
-    "prove": (matrices.prove, 1.0),
-    "canary": (matrices.canary, 1.0),
-    "chat": (matrices.canary_chat, 1.0),
-    "variants": (matrices.variants, 1.0),
-}
-"""What is asked, and the share of `--n-files` that it is asked of: less of what costs
-more, such as the baselines of `membership`."""
-
-# Files that a process takes at once.
-_CHUNK = 25
-
-
-def counts(
-    name: str, n_files: int, seed: int, *, processes: int = 1
-) -> dict[str, Tally]:
-    """What a command says of its share of files, from file `seed` on, by cell."""
-    n = max(1, round(COMMANDS[name][1] * n_files))
-    chunks = [
-        range(seed + start, seed + min(start + _CHUNK, n))
-        for start in range(0, n, _CHUNK)
-    ]
-    if processes == 1:
-        return added(_counted(name, chunk) for chunk in chunks)
-    spawn = multiprocessing.get_context("spawn")
-    with (
-        progress_bar(name, unit="files/s") as progress,
-        concurrent.futures.ProcessPoolExecutor(processes, mp_context=spawn) as pool,
-    ):
-        waiting = [pool.submit(_counted, name, chunk) for chunk in chunks]
-        found = []
-        for number, future in enumerate(concurrent.futures.as_completed(waiting), 1):
-            found.append(future.result())
-            progress(min(n, number * _CHUNK), n)
-    return added(found)
-
-
-def _counted(name: str, files: Sequence[int]) -> dict[str, Tally]:
-    findings: list[Finding] = []
-    for number in files:
-        with tempfile.TemporaryDirectory() as folder:
-            findings += COMMANDS[name][0](number, Path(folder))
-    return tallied(findings)
-
 
 # Failing counts that the table shows; the JSON file has all.
 _SHOWN = 40
@@ -121,8 +57,10 @@ class CleanFiles(StudyFlags):
     """Commands to ask (default: all)."""
     processes: int = 2
     """Processes that ask."""
+    any_code: bool = False
+    """Take finished parts that other code counted."""
     out: Path = Path("runs/clean_files")
-    """Folder for counts and tables; finished commands stay."""
+    """Folder for counts and tables; finished parts of a command stay."""
 
     positive = ("n_files", "processes")
 
@@ -134,19 +72,15 @@ class CleanFiles(StudyFlags):
         """Ask what is missing, print tables; returns the numbers."""
         clock = Clock.start()
         folder = self.out / "tiny" if self.tiny else self.out
-        records = Records(folder / "records")
-        parts = []
-        for name in self.only or COMMANDS:
-            asked = (name, 12 if self.tiny else self.n_files, self.seed)
-            found = records.read(name, *asked)
-            if found is None:
-                say(name)
-                began = Clock.start()
-                tallies = counts(*asked, processes=self.processes)
-                found = {"cells": tallies, **began.cost()}
-                records.write(name, found, *asked)
-            parts.append(found["cells"])
-        tallies = added(parts)
+        job = Job(records=Records(folder / "records", any_code=self.any_code))
+        n_files = 12 if self.tiny else self.n_files
+        tasks = [
+            task
+            for name in self.only or COMMANDS
+            for task in tasks_of(name, n_files, self.seed)
+        ]
+        parts, lost = made_records(job, tasks, n_processes=self.processes, of="parts")
+        tallies = added(part["cells"] for part in parts.values())
         held = judged(tallies)
         failing = [
             {**dataclasses.asdict(one), "cell": one.cell.key} for one in failures(held)
@@ -157,9 +91,14 @@ class CleanFiles(StudyFlags):
             self,
             clock=clock,
             out=folder,
-            numbers={"n_counts": len(held), "failures": failing, "cells": cells},
+            numbers={
+                "n_counts": len(held),
+                "failed": {job.inputs(task)[0]: f.reason for task, f in lost.items()},
+                "failures": failing,
+                "cells": cells,
+            },
             grids=grids(tallies, held),
-            earlier_seconds=records.earlier_seconds,
+            earlier_seconds=job.records.earlier_seconds,
         )
 
 

@@ -204,11 +204,8 @@ def chooser(
 ) -> Callable[[Sequence[tuple[str, str]]], list[float]]:
     """(context, continuation) pairs -> log-probabilities of a model that knows items.
 
-    Args:
-        items: Question -> item.
-        skill: Log-odds of an item of middling ease; None finds all choices as likely.
-        seed: Of its luck.
-        name: Of the model.
+    `items` are by question; `skill` is the log-odds of an item of middling ease, None
+    finds all choices as likely.
     """
     own_seed = int(chance(0, str(seed)) * 2**53)
     normal = statistics.NormalDist()

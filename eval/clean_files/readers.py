@@ -55,10 +55,8 @@ def texts(rng: Random, n: int, *, words: Callable[[int], int]) -> list[str]:
 class Reader:
     """log p(continuation | context) of (context, continuation) strings, in nats.
 
-    Attributes:
-        kernel: Name of what it looks at; see `KERNELS`.
-        seed: Of its noise.
-        scale: Factor on all that it says: below 1 a reader that reads less well.
+    `kernel` names what it looks at, `seed` is that of its noise; a `scale` below 1 is a
+    reader that reads less well.
     """
 
     def __init__(self, kernel: str, seed: int, *, scale: float = 1.0):

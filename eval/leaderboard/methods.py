@@ -61,11 +61,7 @@ def order_numbers(
 ) -> OrderNumbers:
     """What a test says of the set, through the code that audits run.
 
-    Args:
-        subject: The set and the model.
-        method: The test.
-        n_orders: m; None is the method's own.
-        read_by: Another test that reads the same scores.
+    `n_orders` None is the method's own; `read_by` is another test of the same scores.
     """
     planned = _planned(subject, method, n_orders)
     scored = score_test(planned, subject.scorer)

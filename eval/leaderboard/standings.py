@@ -176,10 +176,7 @@ def grids(
 ) -> list[Grid]:
     """The table, AUC and share found by copies, and what p-values reject.
 
-    Args:
-        found: The best first.
-        entries: By name.
-        about: Models, sets and budget, in words.
+    `found` has the best first; `about` says models, sets and budget in words.
     """
     tables = [
         Grid.of(
@@ -237,12 +234,7 @@ def entry_grid(entries: Sequence[Entry]) -> Grid:
 
 
 def auc_svg(found: Sequence[Standing], entries: Mapping[str, Entry]) -> str:
-    """AUC against copies: the best entry of each family, then the best that are left.
-
-    Args:
-        found: The best first.
-        entries: By name.
-    """
+    """AUC against copies: the best entry of each family, then the best of the rest."""
     leaders = {
         family: next(one for one in found if entries[one.entry].family == family)
         for family in dict.fromkeys(entries[one.entry].family for one in found)

@@ -126,14 +126,7 @@ class Bench:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Arena:
-    """A trained model with its sets.
-
-    Attributes:
-        bench: What it shares with others.
-        model: Weights, sets and stream.
-        reader: Its scorers.
-        known: Name of a scorer -> its answers so far.
-    """
+    """A trained model with its sets, its scorers, and their answers so far by name."""
 
     bench: Bench
     model: TrainedModel
@@ -146,11 +139,7 @@ class Arena:
 def subject_of(arena: Arena, number: int, entry: Entry, *, passes: float) -> Subject:
     """One set with what the entry says that it needs, and nothing else.
 
-    Args:
-        arena: The model.
-        number: Number of the set.
-        entry: The detector.
-        passes: The budget, in passes over the set.
+    The budget is of so many passes over the set.
     """
     planned, bench, needs = arena.model.planned, arena.bench, set(entry.needs)
     encoded = read_only(planned.encoded[number])

@@ -17,9 +17,7 @@ Two small transformers, trained until they copy, are asked about a file of each 
 each beside the other one; then, with one file in four read 15 times, about these.
 """
 
-import concurrent.futures
 import dataclasses
-import multiprocessing
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -30,8 +28,8 @@ import matplotlib
 
 from eval.natural_order.audited import (
     Case,
+    Job,
     Record,
-    audited_case,
     case_file,
     record_from,
 )
@@ -44,6 +42,7 @@ from eval.natural_order.readers import (
     train_transformer,
     transformer,
 )
+from eval.population import made_records
 from eval.study import (
     Clock,
     Column,
@@ -54,7 +53,6 @@ from eval.study import (
     grouped,
     run_study,
 )
-from jaxcontam.progress import progress_bar
 from jaxcontam.reports.figure import BLUE, ORANGE, STYLE, figure_axes, svg_text
 
 PLANTED_NATS = 0.5
@@ -75,6 +73,8 @@ class NaturalOrder(StudyFlags):
 
     processes: int = 2
     """Processes that audit files."""
+    any_code: bool = False
+    """Take finished files that other code audited, and transformers that it trained."""
     out: Path = Path("runs/natural_order")
     """Folder for a record of each file, tables and the figure; finished files stay."""
 
@@ -85,13 +85,13 @@ class NaturalOrder(StudyFlags):
         clock = Clock.start()
         folder = self.out / "tiny" if self.tiny else self.out
         cases = cases_of(self.seed, tiny=self.tiny)
-        kept = Records(folder / "records")
-        done = {case: found for case in cases if (found := read_record(kept, case))}
-        missing = [case for case in cases if case not in done]
-        if any(case.reader for case in missing):
-            train_readers(cases, folder)
-        done |= self._audited(missing, folder, kept)
-        records = [done[case] for case in cases]
+        records = Records(folder / "records", any_code=self.any_code)
+        job = Job(records=records, models=folder)
+        train_readers(cases, folder, any_code=self.any_code)
+        done, failures = made_records(
+            job, cases, n_processes=self.processes, of="files"
+        )
+        found = [record_from(one["record"]) for one in done.values()]
         return finish_study(
             "natural_order",
             self,
@@ -99,52 +99,14 @@ class NaturalOrder(StudyFlags):
             out=folder,
             numbers={
                 "n_cases": len(cases),
+                "failed": {job.inputs(c)[0]: f.reason for c, f in failures.items()},
                 "planted_nats": PLANTED_NATS,
-                "records": [dataclasses.asdict(record) for record in records],
+                "records": [dataclasses.asdict(record) for record in found],
             },
-            grids=[*grids(records), *copying_grids(records, folder)],
-            figures={"natural_order": figure(records)},
-            earlier_seconds=kept.earlier_seconds,
+            grids=[*grids(found), *copying_grids(found, folder)],
+            figures={"natural_order": figure(found)},
+            earlier_seconds=records.earlier_seconds,
         )
-
-    def _audited(
-        self, cases: list[Case], folder: Path, kept: Records
-    ) -> dict[Case, Record]:
-        """Audit cases in processes; each record is kept as it comes."""
-        done: dict[Case, Record] = {}
-        if not cases:
-            return done
-        spawn = multiprocessing.get_context("spawn")
-        with (
-            progress_bar("files", unit="files/s") as progress,
-            concurrent.futures.ProcessPoolExecutor(
-                self.processes, mp_context=spawn
-            ) as pool,
-        ):
-            waiting = [pool.submit(audited_case, case, folder) for case in cases]
-            for future in concurrent.futures.as_completed(waiting):
-                record = future.result()
-                done[record.case] = record
-                write_record(kept, record)
-                progress(len(done), len(cases))
-        return done
-
-
-def read_record(kept: Records, case: Case) -> Record | None:
-    """The record of a case from an earlier start, or None."""
-    found = kept.read(_name(case), dataclasses.asdict(case))
-    return None if found is None else record_from(found["record"])
-
-
-def write_record(kept: Records, record: Record) -> None:
-    """Keep the record of a case for a later start."""
-    fields = dataclasses.asdict(record)
-    found = {"record": fields, "cpu_seconds": record.seconds}
-    kept.write(_name(record.case), found, fields["case"])
-
-
-def _name(case: Case) -> str:
-    return "-".join(map(str, dataclasses.astuple(case)))
 
 
 def cases_of(seed: int, *, tiny: bool = False) -> list[Case]:
@@ -195,19 +157,14 @@ def cases_of(seed: int, *, tiny: bool = False) -> list[Case]:
     ]
 
 
-def train_readers(cases: Sequence[Case], folder: Path) -> None:
-    """Train the transformers of a study; finished ones stay.
-
-    Args:
-        cases: All of the study, finished or not.
-        folder: Takes the models.
-    """
+def train_readers(cases: Sequence[Case], folder: Path, *, any_code: bool) -> None:
+    """Train the transformers of all cases, finished or not; finished ones stay."""
     readers = sorted({case.reader for case in cases} - {""})
     for name in readers:
-        train_transformer(name, folder)
+        train_transformer(name, folder, any_code=any_code)
     for name in readers:
         files = [case_file(c) for c in cases if c.reader == name and c.copies]
-        train_transformer(name, folder, planted=files)
+        train_transformer(name, folder, planted=files, any_code=any_code)
 
 
 LEVEL = -3.0

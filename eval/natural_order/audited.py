@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from eval.natural_order.readers import (
     remember,
     transformer,
 )
+from eval.study import Records
 from jaxcontam.data.benchmark import Benchmark, without_repeats
 from jaxcontam.data.encoding import Encoded, encode_examples
 from jaxcontam.orders.benchmarks import order_checks
@@ -101,12 +103,7 @@ class Record:
 
 
 def audited_case(case: Case, models: Path = Path()) -> Record:
-    """Audit a file, whether or not its checks pass.
-
-    Args:
-        case: The case.
-        models: Folder of the transformers, for cases that ask one.
-    """
+    """Audit a file, whether or not its checks pass; transformers are in `models`."""
     if not case.reader:
         return _audited(case, *copiers())
     (other,) = set(SHAPES) - {case.reader}
@@ -191,3 +188,21 @@ def record_from(fields: dict[str, Any]) -> Record:
     """A record from its fields, as `dataclasses.asdict` gives them."""
     case, failed = Case(**fields["case"]), tuple(fields["failed"])
     return Record(**{**fields, "case": case, "failed": failed})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a process must know to audit any case; transformers are in `models`."""
+
+    records: Records
+    models: Path
+
+    def inputs(self, task: Case) -> tuple[Any, ...]:
+        """Name of the record of a case, and the case."""
+        return "-".join(map(str, dataclasses.astuple(task))), dataclasses.asdict(task)
+
+    def maker(self) -> Callable[[Case], dict[str, Any]]:
+        """Returns what audits a case."""
+        return lambda case: {
+            "record": dataclasses.asdict(audited_case(case, self.models))
+        }

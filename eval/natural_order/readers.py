@@ -285,11 +285,8 @@ def _logprobs(background: Bigrams, ids_GKL: np.ndarray, P: int) -> np.ndarray:
 class Reader:
     """Who is asked.
 
-    Attributes:
-        tokenizer: Gives its ids.
-        prefix_id: Before each text.
-        context: Ids that it reads at once.
-        scorer: Scores pairs; takes what the reader remembers and knows besides.
+    `prefix_id` stands before each text, `context` is how many ids it reads at once, and
+    `scorer` takes what it remembers and knows besides.
     """
 
     tokenizer: Encoder
@@ -349,6 +346,7 @@ def train_transformer(
     *,
     planted: Sequence[Benchmark] = (),
     n_tokens: int | None = None,
+    any_code: bool = False,
 ) -> None:
     """Train a transformer; a finished one stays.
 
@@ -357,6 +355,7 @@ def train_transformer(
         folder: Takes the models.
         planted: Files to read besides, as a continuation of the clean model's training.
         n_tokens: Of the background; by default until it copies.
+        any_code: Take a finished one that other code trained, too.
 
     Raises:
         KeyboardInterrupt: If training was asked to stop.
@@ -371,6 +370,7 @@ def train_transformer(
         seed=seed,
         background_tokens=n_tokens,
         start=model_folder(name, folder).parent if planted else None,
+        any_code=any_code,
     )
 
 

@@ -37,7 +37,6 @@ class Vocabulary:
 
 ANY = Vocabulary()
 """Words of all topics."""
-TOPIC_NAMES = tuple(_WORDS["topics"])
 OF_TOPIC = tuple(Vocabulary(listed(nouns)) for nouns in _WORDS["topics"].values())
 """Words of one topic each."""
 

@@ -50,7 +50,6 @@ class PowerRow:
         high: Its upper end.
         median_log10_p: Over the models.
         quartiles_log10_p: Likewise: first and third.
-        median_effect: Likewise, nats per boundary.
         passes: Mean cost in passes over the examples.
     """
 
@@ -64,7 +63,6 @@ class PowerRow:
     high: float | None
     median_log10_p: float
     quartiles_log10_p: tuple[float, float]
-    median_effect: float | None
     passes: float
 
     @property
@@ -110,7 +108,6 @@ def power_table(records: Sequence[Fields]) -> list[PowerRow]:
     table = []
     for (design, test, copies), found in cells.items():
         rows = [row for _, row in found]
-        effects = [row["effect"] for row in rows if row["effect"] is not None]
         log10_p_M = np.array([row["log10_p"] for row in rows])
         first, third = np.quantile(log10_p_M, (0.25, 0.75)).tolist()
         for level in LEVELS:
@@ -128,7 +125,6 @@ def power_table(records: Sequence[Fields]) -> list[PowerRow]:
                     high=share.high,
                     median_log10_p=float(np.median(log10_p_M)),
                     quartiles_log10_p=(first, third),
-                    median_effect=statistics.median(effects) if effects else None,
                     passes=statistics.fmean(row["passes"] for row in rows),
                 )
             )

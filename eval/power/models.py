@@ -67,12 +67,7 @@ class Variant:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Population(Design):
-    """Models of one design and the tests of all their sets.
-
-    Attributes:
-        variants: What is scored and tested.
-        first_seed: Of the first model; the others count up.
-    """
+    """Models of one design and the tests of all their sets; seeds count up."""
 
     variants: tuple[Variant, ...]
     first_seed: int
@@ -142,11 +137,7 @@ PULSE = Population(
 class Job:
     """What a process must know to make any model; a task is a population and a seed.
 
-    Attributes:
-        records: Where each model's record is kept.
-        documents: Background texts.
-        questions: The pool that sets are drawn from.
-        corpus: Digest of both.
+    Sets are drawn from the questions; `corpus` is a digest of these and the documents.
     """
 
     records: Records

@@ -75,13 +75,14 @@ class Replication(StudyFlags):
     """Train models on instances, then see which of them they write by heart."""
 
     recorded: Path | None = None
-    """Folder of SET/SPLIT/FILE.csv with completions: print the paper's tables alone."""
+    """Folder of SET/SPLIT/FILE.csv with completions: train nothing, and write the
+    paper's tables alone, as recorded.md and recorded.json of --out."""
     models: int = 3
     """Models, each with its own draw."""
     any_code: bool = False
     """Take finished models that other code trained; their manifests say which."""
     out: Path = Path("runs/replication-study")
-    """Folder of models, their reports, report.json and report.md."""
+    """Folder of models, their reports, report.json and report.md; see --recorded."""
 
     positive = ("models",)
 

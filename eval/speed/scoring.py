@@ -103,14 +103,8 @@ def _core_cell(
 ) -> dict[str, Any]:
     """Rates of every way on the same sequences, and what our batches are.
 
-    Args:
-        size: The model's.
-        folder: Its checkpoint.
-        sequences: Ids.
-        rounds: Interleaved.
-        warm_rows: Sequences that compile every shape of ours.
-        tiny: A small model.
-        alone: Also time our own path with one sequence a call.
+    `warm_rows` compile every shape of ours; `alone` also times our own path with one
+    sequence a call.
     """
     import torch
 

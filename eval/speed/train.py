@@ -55,10 +55,6 @@ _MOST_FIRST_LOSS = 1.0
 def measure_core(rounds: int, *, tiny: bool) -> dict[str, Any]:
     """Tokens a second of both sides on one core, and how far their losses differ.
 
-    Args:
-        rounds: Steps of each side after the first ones, which compile.
-        tiny: A small model, whose numbers mean nothing.
-
     Raises:
         RuntimeError: If the losses of the first steps differ: not the same work.
     """
@@ -266,11 +262,7 @@ def _our_step(
 ) -> Step:
     """`train.step` as `train.pretrain` runs it on one device, at a constant rate.
 
-    Args:
-        decoder: Its weights are trained.
-        batch: Ids of every step.
-        rate: Learning rate.
-        like: Computes in bfloat16 as this says; None computes plainly in float32.
+    It computes in bfloat16 as `like` says; None computes plainly in float32.
     """
     import jax
     import optax

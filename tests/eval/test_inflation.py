@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from eval.inflation import ARMS, COPIES, cases_of, cells, make_world
+from eval.inflation import ARMS, COPIES, Inflation, cases_of, cells, make_world
+from eval.study import exit_code
+from jaxcontam.processes import Failure
 
 pytestmark = pytest.mark.unoptimised
 
@@ -72,3 +74,25 @@ def test_covered_and_called_are_counted_by_hand():
     assert row["truth"] == 20
     assert (row["inflated"], row["covered"], row["covered_own"]) == (2, 0, 1)
     assert (row["points"], row["mde"]) == (19.125, 3)
+
+
+def test_models_that_failed_are_told_and_arms_that_lack_references_are_left_out(
+    tmp_path, monkeypatch
+):
+    rng = np.random.default_rng(3)
+
+    def made(_, tasks):
+        lost = ("planted", 0), ("alike", 20_000)
+        kept = {task: record(rng, 0.0) for task in tasks if task not in lost}
+        return kept, dict.fromkeys(lost, Failure("ValueError: why"))
+
+    monkeypatch.setattr("eval.inflation.made_records", made)
+    document = Inflation(tiny=True, out=tmp_path).run()
+    assert document["failed"] == dict.fromkeys(
+        ("planted-0", "alike-20000"), "ValueError: why"
+    )
+    assert document["n_lost"] == 2 and exit_code(document) == 3
+    # Four references are left of one kind, and five of the other.
+    arms = {row["arm"] for row in document["cells"]}
+    assert "renewed, 5 of background alone" in arms and "renewed, 1 alike" in arms
+    assert not {"renewed, 5 alike", "reworded, 5 alike"} & arms

@@ -8,8 +8,8 @@ import random
 import numpy as np
 import pytest
 
-from eval.natural_order.__main__ import cases_of, read_record, write_record
-from eval.natural_order.audited import Case, audited_case, case_file
+from eval.natural_order.__main__ import cases_of
+from eval.natural_order.audited import Case, Job, audited_case, case_file, record_from
 from eval.natural_order.kinds import GOES_ON, KINDS
 from eval.natural_order.readers import (
     AFTER_ONE,
@@ -26,6 +26,7 @@ from eval.natural_order.readers import (
     know,
     train_transformer,
 )
+from eval.population import made_records
 from eval.study import Records
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
@@ -186,11 +187,19 @@ def test_copying_compares_strings_after_themselves_and_after_others():
     assert itself == pytest.approx(-0.1, abs=0.05) and other < -0.8
 
 
-def test_a_record_is_read_again_for_its_case_alone(records, tmp_path):
-    kept = Records(tmp_path, code="a commit")
-    for record in records.values():
-        write_record(kept, record)
-    cases = {record.case: record for record in records.values()}
-    assert {case: read_record(kept, case) for case in cases} == cases
-    assert read_record(kept, case("labels_text", knows=1.0)) is None
-    assert kept.earlier_seconds == sum(record.seconds for record in cases.values())
+def test_a_record_is_read_again_for_its_case_alone(records, tmp_path, monkeypatch):
+    asked, by_case = [], {record.case: record for record in records.values()}
+    monkeypatch.setattr(
+        "eval.natural_order.audited.audited_case",
+        lambda case, _: asked.append(case) or by_case[case],
+    )
+    for _ in range(2):
+        job = Job(records=Records(tmp_path, code="a commit"), models=tmp_path)
+        found, failures = made_records(job, [*by_case], n_processes=1, of="files")
+        assert not failures and asked == [*by_case]
+        read = {case: record_from(one["record"]) for case, one in found.items()}
+        assert read == by_case
+    other = case("labels_text", knows=1.0)
+    assert job.records.read(*job.inputs(other)) is None
+    cost = sum(fields["cpu_seconds"] for fields in found.values())
+    assert job.records.earlier_seconds == pytest.approx(cost)

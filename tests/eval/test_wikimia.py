@@ -40,6 +40,39 @@ def test_each_change_has_the_date_of_its_version(tmp_path):
     assert list(sections("## 2025-13-40\nx")) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("# News\n## 2.0 - 2025-03-04\na\n## 1.9\nb\n## 1.8 - 2020-01-02\nc\n", "ac"),
+        # A version below another; titles within a version, which are no texts.
+        ("## 2.0 - 2025-03-04\na\n### 1.9.1\nb\n", "a"),
+        ("## 2.0 - 2025-03-04\n### Added\na\n### Fixed\nb\n## 1.9\nc", ["a b"]),
+        ("## 2.0 - 2025-03-04\n```\n# no title\n```\na\n", ["``` # no title ``` a"]),
+        (
+            "N\n===\n2.0 (2025-03-04)\n---\na\n\n===\nOld\n===\nb\n\n1.0\n---\nc\n",
+            "a",
+        ),
+        (":released: 2025-03-04\n.. change::\na\n:released: no\n.. change::\nb\n", "a"),
+    ],
+)
+def test_a_title_without_a_date_ends_the_version_before_it(text, found):
+    assert [one.text for one in sections(text)] == [*found]
+
+
+def test_another_model_in_the_same_folder_is_asked_again(model, tmp_path, monkeypatch):
+    _, path, *_ = dated_texts(tmp_path)
+    asked = []
+    row = {"method": "loss", "auc": 0.5, "tpr": 0.0}
+    monkeypatch.setattr("eval.wikimia._asked", lambda *_: asked.append(1) or [row])
+    for fingerprint in ("one", "one", "other"):
+        monkeypatch.setattr(
+            "eval.wikimia.model_fingerprint", lambda _, f=fingerprint: f
+        )
+        monkeypatch.setattr("eval.study.code_version", lambda: "a commit")
+        WikiMIA(texts=path, lengths=(10,), model=model, out=tmp_path / "out").run()
+    assert len(asked) == 2
+
+
 def test_a_source_gives_as_many_texts_to_either_side_and_what_is_equal_none():
     days = [CUTOFF + datetime.timedelta(days=d) for d in (-900, -1, 0, 300)]
     texts = [
@@ -90,3 +123,11 @@ def test_what_cannot_be_made_is_one_line(tmp_path, flags, row, message):
     (tmp_path / "dated.jsonl").write_text(json.dumps(row))
     with pytest.raises(InputError, match=message):
         WikiMIA(texts=tmp_path / "dated.jsonl", out=tmp_path, **flags).run()
+
+
+def test_files_that_cannot_be_read_are_one_line(tmp_path):
+    with pytest.raises(InputError, match=r"lost\.jsonl: not readable"):
+        read_dated(tmp_path / "lost.jsonl")
+    (tmp_path / "a.md").write_bytes(b"## 2025-01-02\n\xff")
+    with pytest.raises(InputError, match=r"a\.md: byte 14: not UTF-8"):
+        read_dated(tmp_path)
