@@ -144,6 +144,8 @@ def run(mutant: Mutant, tree: Path, *, suite: bool) -> dict[str, object]:
     finally:
         path.write_bytes(data)
     caught = failed is not None
+    if caught and _failed(tree, [failed]) is not None:
+        sys.exit(f"{failed} fails where nothing is altered")
     return {"name": mutant.name, "line": line, "caught": caught, "by": failed}
 
 

@@ -122,7 +122,8 @@ def test_every_public_function_has_the_boundary():
     functions = [one for one in found if inspect.isfunction(one)]
     assert len(functions) >= 10
     for function in functions:
-        with pytest.raises(InputError, match="unknown argument.*\n(did you|choices: )"):
+        said = r"unknown argument.*\n(did you|choices: )"
+        with pytest.raises(InputError, match=said):
             function(**{"no_such": 1})
 
 
