@@ -125,6 +125,13 @@ def test_page_has_a_picture_for_every_set_and_needs_no_network(pulse):
     # The copies; the null of each; the split and the strata of those not silent.
     silent = sum(row.verdict in ("no evidence", "inconclusive") for row in primary)
     assert page.count("<svg") == 1 + len(primary) + 2 * (len(primary) - silent)
+    labels = re.findall(r'<svg role="img" aria-label="(How expected)?', page)
+    # That of what neighbours gain comes first.
+    for result in primary:
+        is_silent = result.verdict in ("no evidence", "inconclusive")
+        is_first = [bool(label) for label in labels[1 : 2 if is_silent else 4]]
+        assert is_first == ([False] if is_silent else [True, False, False])
+        del labels[1 : 2 if is_silent else 4]
 
 
 def test_colours_can_be_read_and_figures_can_be_seen():

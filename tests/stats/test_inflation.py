@@ -138,6 +138,14 @@ def test_what_stands_above_the_line_of_the_references_is_the_estimate():
     assert stronger.estimate == pytest.approx(0.15 - 0.8 * 0.4, abs=1e-9)
 
 
+def test_references_of_one_score_count_by_their_mean():
+    x = np.array([0.5, 0.2, 0.2, 0.3, 0.4, 0.6, 0.7])
+    y = 0.1 + 0.8 * x + np.array([0.15, 0.1, -0.1, 0, 0, 0, 0])
+    published, other = (np.repeat(v[:, None], 20, axis=1) for v in (y, x))
+    found = constat(published, other, paired=True, chance=None, n_resamples=10)
+    assert found.estimate == pytest.approx(0.15, abs=1e-9)
+
+
 def test_the_curve_needs_five_references_that_differ():
     rng = np.random.default_rng(0)
     sides = [scored(rng, [0.5] * 5, 30) for _ in range(2)]

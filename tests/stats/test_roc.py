@@ -64,6 +64,9 @@ def test_products_that_binary_cannot_hold_count_as_in_decimals():
     # 0.29 * 100 is 28.999999999999996, and 0.05 * 20 is 1 exactly.
     assert (n_allowed(100, 0.29), n_allowed(100, 0.29, "lt")) == (29, 28)
     assert (n_allowed(20, 0.05), n_allowed(20, 0.05, "lt")) == (1, 0)
+    for fpr in (0.0, 1.0):
+        with pytest.raises(ValueError, match=r"in \(0, 1\)"):
+            n_allowed(20, fpr)
 
 
 def test_texts_repeated_in_their_document_tell_no_more_than_one():

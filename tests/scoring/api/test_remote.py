@@ -145,6 +145,10 @@ def ids(n, **usage):
         ((echoed(PARTS, PART_VALUES), TEXT, "ab 🦊"), "does not say how many"),
         ((beside(*ENTRIES), IDS_BESIDE, (7, 5, 9)), "token 2 of the prompt of ids"),
         ((beside(ENTRIES[0], {}), IDS_BESIDE, (7, 8, 9)), "token 3 of the prompt of"),
+        (
+            (echoed(["a", " fox"], [None, -1]), Way(True, False, bos=True), "a fox"),
+            "the first token has no log-probability",
+        ),
         # Another number than was sent.
         (ids(2), "for a prompt of 3 tokens"),
         (ids(5), "for a prompt of 3 tokens"),
