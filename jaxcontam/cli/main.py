@@ -44,7 +44,7 @@ _AGAIN_SECONDS = 0.05
 # What is wrong stands at the start of a line or at its end, values between them.
 _LONGEST_LINE = 2_000
 # What a machine refuses, wherever it is met: rights, and room.
-_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG)
 _REFUSALS = (*_DENIED, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 # One flag a switch; None is no word that a user types; BENCHMARK, not STR.
 _TYRO = (

@@ -88,6 +88,9 @@ def print_outcome(
             )
         for line, names in lines.items():
             _print_line(f"{told(names)}: ", *line, console)
+        for file in files:
+            if sealed := commitment_sentence(file.test):
+                console.print(f"{file.test.benchmark}: {sealed}")
         return
     notes: dict[str, list[str]] = {}
     ways: dict[tuple[Step, ...], list[str]] = {}

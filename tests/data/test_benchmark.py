@@ -156,6 +156,7 @@ Q = {"text_field": "q"}
 QUOTE = "(',' expected after '\"')"
 LATIN = b'"caf\xc3\xa9"\n"caf\xe9"\n'
 ROW = 'q,a\n"x\ny",2\n'
+HALF_GZIP = gzip.compress(b"[]", mtime=0)[:-9]
 WIDTH = ":4: {} columns (the header has 2)"
 
 
@@ -184,7 +185,7 @@ WIDTH = ":4: {} columns (the header has 2)"
         ("a.md", "x", {}, ": unknown suffix '.md'", SUFFIX),
         ("a.txt", "x".encode("utf-16"), {}, ": byte 0: not", "iconv -f utf-16 -t ut"),
         ("a.jsonl.gz", "x", {}, ": no whole .gz file (Not a gzipped", ""),
-        ("a.jsonl.gz", gzip.compress(b"[]", mtime=0)[:-9], {}, ": no whole .gz file (Compr", ""),
+        ("a.jsonl.gz", HALF_GZIP, {}, ": no whole .gz file (Compr", ""),
         ("a.parquet.gz", "x", {}, ": unknown suffix '.gz'", SUFFIX),
         ("a", "x", {}, ": unknown suffix ''", SUFFIX),
         ("a.csv", f"{ROW}1", {}, WIDTH.format(1), ""),
