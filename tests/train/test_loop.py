@@ -15,7 +15,7 @@ from orbax.checkpoint._src.path import gcs_utils
 from jaxcontam.errors import InputError, StorageError
 from jaxcontam.models.config import ExpertShape
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import WeightSharding, weight_name
+from jaxcontam.models.sharding import weight_name
 from tests.support.stepwise import train_decoder
 from train import step
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, restore_params, saved_steps
@@ -314,9 +314,11 @@ def test_bfloat16_loses_nothing_of_a_token_that_stands_everywhere():
     untied = dataclasses.replace(PULSE.decoder, tied=False)
     graphdef, params = nnx.split(Decoder(untied, rngs=nnx.Rngs(0)))
     slopes = [
-        step._loss_and_gradients(
-            graphdef, params, batch, Compute(dtype=dtype), WeightSharding()
-        )[1]
+        jax.grad(
+            lambda params, compute: step.batch_loss(
+                graphdef, params, batch, compute=compute
+            )
+        )(params, Compute(dtype=dtype))
         for dtype in ("float32", "bfloat16")
     ]
     exact, found = (np.asarray(one["embedding"][...])[7] for one in slopes)
