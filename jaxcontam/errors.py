@@ -4,6 +4,10 @@ import difflib
 import importlib.metadata
 import shlex
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 
 class InputError(Exception):
@@ -54,19 +58,31 @@ def unknown_name(kind: str, name: str, choices: Iterable[str]) -> InputError:
     return error
 
 
-def install_hint(extra: str) -> str:
-    """The command that installs what an extra of ours needs, clone or not."""
+def requirements(extra: str | None = None) -> "list[Requirement]":
+    """What jaxcontam needs here, or an extra beyond that; empty if not installed."""
     from packaging.requirements import Requirement
 
     try:
-        lines = map(Requirement, importlib.metadata.requires("jaxcontam") or [])
+        lines = importlib.metadata.requires("jaxcontam") or []
     except importlib.metadata.PackageNotFoundError:
-        return f"pip install -c constraints.txt -e '.[{extra}]'"
+        return []
+    found = []
+    for one in map(Requirement, lines):
+        is_base = one.marker is None or one.marker.evaluate({"extra": ""})
+        of_extra = extra and one.marker and one.marker.evaluate({"extra": extra})
+        if is_base if extra is None else of_extra and not is_base:
+            found.append(one)
+    return found
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs what an extra of ours needs, clone or not."""
     needed = [
         one.name + f"[{','.join(one.extras)}]" * bool(one.extras) + str(one.specifier)
-        for one in lines
-        if one.marker and one.marker.evaluate({"extra": extra})
+        for one in requirements(extra)
     ]
+    if not needed:
+        return f"pip install -c constraints.txt -e '.[{extra}]'"
     return f"pip install {shlex.join(needed)}"
 
 

@@ -8,17 +8,14 @@ import platform
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tyro.conf import Positional
 
-from jaxcontam import __version__
+from jaxcontam import __version__, errors
 from jaxcontam.errors import InputError, first_line, install_hint
 from jaxcontam.processes import cpu_cores
 from jaxcontam.terminal import Terminal
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 EXIT_FAULTS = 2
 
@@ -87,14 +84,12 @@ class Doctor:
 
 def requirements() -> Iterator[Finding]:
     """Packages that are missing or of a version that was never tried."""
-    n_right, lines = 0, _required()
+    n_right, lines = 0, errors.requirements()
     if not lines:
         hint = "pip install -c constraints.txt -e ."
         yield ("fault", "jaxcontam is not installed, only on the path", hint)
         return
     for wanted in lines:
-        if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
-            continue
         found, name = _version(wanted.name), f"{wanted.name}{wanted.specifier}"
         if found is None or not wanted.specifier.contains(found, prereleases=True):
             what = "missing" if found is None else f"{found} is installed"
@@ -155,17 +150,11 @@ def folders() -> Iterator[Finding]:
 
 def extras() -> Iterator[Finding]:
     """Optional parts, by what they give; `devices` reports accelerators."""
-    if not (lines := _required()):
-        return
     for extra, gives in _EXTRAS.items():
-        needs = [
-            one.name
-            for one in lines
-            if one.marker is not None
-            and one.marker.evaluate({"extra": extra})
-            and not one.marker.evaluate({"extra": ""})
-        ]
-        if all(map(_version, needs)):
+        needs = errors.requirements(extra)
+        if not needs:
+            return
+        if all(_version(one.name) for one in needs):
             yield ("ok", f"[{extra}] is installed: {gives}", "")
         else:
             yield ("note", f"[{extra}] is not installed: {gives}", install_hint(extra))
@@ -241,16 +230,6 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
         (step,) = next_steps(file, ("audit", "MODEL", benchmark), WORDS)
         hint = f"it points forwards: {step}"
     yield ("note", f"its order is not random: {names}", hint)
-
-
-def _required() -> "list[Requirement]":
-    from packaging.requirements import Requirement
-
-    try:
-        lines = importlib.metadata.requires("jaxcontam") or []
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    return [Requirement(line) for line in lines]
 
 
 def _version(name: str) -> str | None:

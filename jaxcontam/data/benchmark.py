@@ -225,17 +225,23 @@ def _file_records(
 def _check_lengths(path: Path) -> None:
     """Refuse a file, and a line of it, before more than one line is in memory."""
     if (size := path.stat().st_size) > _MOST_BYTES:
-        raise InputError(
-            f"{path}: {size:,} bytes (a file of examples has at most {_MOST_BYTES:,})",
-            hint="split it, or keep its first rows",
-        )
+        raise _too_large(path, f"{size:,} bytes, over")
     if _suffix(path) not in (".jsonl", ".txt"):
         return
-    most = 4 * _MOST_CHARACTERS
+    most, n_bytes = 4 * _MOST_CHARACTERS, 0
     with _opened(path) as file:
         for number, line in enumerate(iter(lambda: file.readline(most + 1), b""), 1):
             if len(line) > most:
                 raise _too_long(f"{path}:{number}", f"a line of over {most:,} bytes")
+            if (n_bytes := n_bytes + len(line)) > _MOST_BYTES:
+                raise _too_large(path, "unpacked to over")
+
+
+def _too_large(path: Path, found: str) -> InputError:
+    return InputError(
+        f"{path}: {found} the {_MOST_BYTES:,} bytes that a file of examples may have",
+        hint="split it, or keep its first rows",
+    )
 
 
 def _too_long(where: str, found: str) -> InputError:
@@ -302,10 +308,7 @@ def read_text(
     with _opened(path) as file:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
-        raise InputError(
-            f"{path}: over {_MOST_BYTES:,} bytes, unpacked",
-            hint="split it, or keep its first rows",
-        )
+        raise _too_large(path, "unpacked to over")
     try:
         # Not utf-8-sig, which counts bytes from after the mark.
         return data.decode("utf-8").removeprefix("\ufeff")

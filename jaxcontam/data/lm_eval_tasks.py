@@ -18,7 +18,6 @@ from jaxcontam.errors import InputError, install_hint, unknown_name
 TASK_PREFIX = "lm_eval:"
 """Prefix of a task's name where a benchmark file is expected."""
 
-
 _MOST_NAMED = 8
 # Name of an added column that shows how a task's code reorders rows.
 _ROW = "_jaxcontam_row"

@@ -67,7 +67,7 @@ _SENTENCES: dict[Reason, str] = {
 _SHORT: dict[Reason, str] = {
     "approximate": "an approximate test is no proof",
     "alone": "like beside like may explain it",
-    "attraction": "neighbours attract each other both ways alike",
+    "attraction": "neighbours attract each other, as likeness does",
     "no reference": "its order may be foretold by reading",
     "weak": "p is too large for proof",
     "reference ignores context": "{name}, the reference, ignores what comes before",
@@ -238,11 +238,17 @@ def in_short(file: AuditedFile | UnscoredFile, words: Words) -> str:
     match file.test.verdict:
         case "contaminated":
             if file.test.order_provenance in _KNOWN:
-                by = " (--shuffled)" if file.test.order_provenance == "declared" else ""
-                return f"the model prefers its order, which was drawn at random{by}"
+                drawn = "drawn at random"
+                if file.test.order_provenance == "declared":
+                    # Somebody's word is quoted.
+                    drawn = "declared shuffled by whoever ran this"
+                return f"the model prefers its order, {drawn}"
             if (asked := file.reference) is None:
                 return own.seen
-            return f"the model prefers its order; {asked.name}, the reference, does not"
+            return (
+                f"the model prefers its order; {asked.name}, the reference, gains "
+                "under half of it"
+            )
         case "suspected":
             reasons = sorted(
                 file.test.reasons, key=lambda reason: reason not in OF_REFERENCE

@@ -88,6 +88,9 @@ def print_outcome(
             )
         for line, names in lines.items():
             _print_line(f"{told(names)}: ", *line, console)
+        if n := len({words for file in files for words in file.test.warnings}):
+            warnings = f"{n} warning{'s' * (n > 1)}"
+            console.print(f"{warnings}, in the report and with --explain")
         for file in files:
             if sealed := commitment_sentence(file.test):
                 console.print(f"{file.test.benchmark}: {sealed}")

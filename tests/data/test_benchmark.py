@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from jaxcontam.data import corpus
+from jaxcontam.data import benchmark, corpus
 from jaxcontam.data.benchmark import (
     Benchmark,
     content_digest,
@@ -46,6 +46,14 @@ def in_each_format(values):
         "set.tsv": "q\n" + "".join(f"{v}\n" for v in values),
         "set.txt": "".join(f"{v}\n" for v in values),
     }
+
+
+def test_what_unpacks_to_more_than_a_file_may_have_is_refused(write, monkeypatch):
+    monkeypatch.setattr(benchmark, "_MOST_BYTES", 5_000)
+    for name in ("many.jsonl.gz", "many.csv.gz"):
+        path = write(name, gzip.compress(b"1\n" * 10_000))
+        with pytest.raises(InputError, match="unpacked to over the 5,000 bytes"):
+            load_benchmark(path)
 
 
 @pytest.mark.parametrize("name", list(in_each_format([])))

@@ -269,7 +269,7 @@ def step_of(config, device, T, *, on_mesh=False, **more):
     optimizer = adamw(Optimizer(peak_rate=1e-3), 10, params)
     if on_mesh:
         axes = (AxisType.Auto,) * 2
-        more["mesh"] = jax.make_mesh((1, 1), ("data", "model"), axis_types=axes)
+        more["mesh"] = jax.make_mesh((1, 1), ("data", "fsdp"), axis_types=axes)
     step = functools.partial(training_step, graphdef, optimizer, **more)
     batch = jax.ShapeDtypeStruct((2, T), jnp.int32)
     return step, (params, jax.eval_shape(optimizer.init, params), batch)

@@ -190,6 +190,7 @@ def test_right_options_in_one_place_ask_for_fix_answer(pulse, tmp_path, capsys):
     def audit(*flags):
         out = tmp_path / flags[-1]
         words = ["audit", str(pulse / "model"), str(path), "--out", str(out)]
+        words.append("--explain")
         assert main([*words, "--tests", *flags]) == 0
         said = " ".join(capsys.readouterr().out.split())
         found = json.loads((out / "report.json").read_text())["results"]
