@@ -36,8 +36,8 @@ _KNOWN: dict[Provenance, str] = {
     "recovered": "the order was found to be the draw of a known generator and seed",
     "declared": "the order was declared shuffled by whoever ran this (--shuffled)",
 }
-_PUBLISHED = "the order is published and nobody knows that it was drawn at random"
-_UNKNOWN = "nobody knows that the order was drawn at random, nor how it came about"
+_PUBLISHED = "the order is published and not known to have been drawn at random"
+_UNKNOWN = "the order is not known to have been drawn at random, nor how it arose"
 # Orders that mean something to a reader, of rows and of options.
 _ROWS_MEAN = "causes before effects, events by date, a list that the world knows"
 _OPTIONS_MEAN = "never before always, small before large, the likely one first"
@@ -53,25 +53,26 @@ OF_REFERENCE: tuple[Reason, ...] = (
 
 
 _SENTENCES: dict[Reason, str] = {
-    "approximate": "Its p-value is approximate, and an approximate test never says "
-    "more than suspected.",
-    "alone": "Files that nobody shuffled put like beside like, which any model that "
-    "copies from its context prefers, so that test alone says no more than suspected.",
-    "no reference": "An order that means something ({means}) can be foretold by "
-    "reading: only a reference model that reads as well and cannot have seen the file "
-    "tells that from memory.",
-    "weak": "The p-value is too large for more than a suspicion.",
+    "approximate": "Its p-value is approximate, and an approximate test gives at most "
+    "suspected.",
+    "alone": "In files that were not shuffled neighbours tend to be alike, which any "
+    "model that copies from its context prefers, so this test alone gives at most "
+    "suspected.",
+    "no reference": "An order that has a meaning ({means}) can be predicted by "
+    "reading. Only a reference model that reads as well and cannot have seen the file "
+    "can tell that from memory.",
+    "weak": "The p-value is too large for a stronger verdict.",
 }
 
 # The same in a line.
 _SHORT: dict[Reason, str] = {
     "approximate": "an approximate test is no proof",
-    "alone": "like beside like may explain it",
+    "alone": "likeness of neighbours may explain it",
     "attraction": "neighbours attract each other, as likeness does",
-    "no reference": "its order may be foretold by reading",
+    "no reference": "its order may be predicted by reading",
     "weak": "p is too large for proof",
     "reference ignores context": "{name}, the reference, ignores what comes before",
-    "reference prefers it": "{name}, the reference, prefers the order, too",
+    "reference prefers it": "{name}, the reference, prefers the order too",
     "reference prefers the reverse": "{name}, the reference, prefers the reverse",
     "reference may share it": "{name}, the reference, may gain half as much",
     "reference too close": "the difference to {name}, the reference, may be chance",
@@ -86,24 +87,25 @@ _CURES = {
 }
 _STRIPS = ("--template", "--text-field")
 _DIRECTION = "test the direction alone: neighbours are as alike read backwards"
-_LET_DIRECTION = "let the test decide that a reference model can take, too"
+_LET_DIRECTION = "let a test decide that a reference model can also take"
 _REWRITE = "write the file again without the numbers in its texts"
 _NOTHING_LEFT = (
     "no order test of this file alone is sound, and the reference model prefers its "
-    "order, too: ask with other texts of the same benchmark, or of their options"
+    "order too: audit other texts of the same benchmark, or test the order of their "
+    "options"
 )
 _REFERENCE = "compare with a model that cannot have seen the file"
 _OTHER_REFERENCE = (
     "compare with another such model, of the same kind and size as this one"
 )
 _POINTS_FORWARD = (
-    "no order test of this file alone is sound; score it beside a model that cannot "
-    "have seen it: the verdict stays, the difference of the two is what to look at"
+    "no order test of this file alone is sound; compare with a model that cannot have "
+    "seen it: the verdict stays, but look at the difference between the two"
 )
 _SHUFFLED = "if you know that {what} was shuffled before it was published, say so"
 _EXACT = "take an exact test"
 _PLAIN = {
-    "length_autocorrelation": "neighbours of like length",
+    "length_autocorrelation": "neighbours of similar length",
     "length_trend": "length that rises or falls along the file",
     "length_steps": "length that rises or falls from one example to the next",
     "alphabetical_trend": "alphabetical order{of_field}",
@@ -111,15 +113,16 @@ _PLAIN = {
     "number_steps": "numbers in the text{in_field} that rise or fall from one example "
     "to the next",
     "tfidf_adjacency": "likeness of neighbours' words",
-    "adjacent_duplicates": "near-duplicates side by side",
-    "shared_beginning": "texts that begin alike side by side",
-    "shared_context": "examples that share {field} side by side",
+    "adjacent_duplicates": "adjacent near-duplicates",
+    "shared_beginning": "adjacent texts that begin alike",
+    "shared_context": "adjacent examples that share {field}",
     "equal_neighbours": "neighbours of equal {field}",
     "label_trend": "sorting by {field}",
-    "label_autocorrelation": "neighbours of like {field}",
+    "label_autocorrelation": "neighbours of similar {field}",
     "option_length": "options sorted by length",
     "option_alphabet": "options in alphabetical order",
-    "answer_place": "right options in some places more than in others",
+    "answer_place": "right options that are more frequent at some places than at "
+    "others",
     "label_steps": "{field} that rises or falls from one example to the next",
     "blind_attraction": "neighbours that are alike to a scorer without a model "
     "({field})",
@@ -128,12 +131,12 @@ _PLAIN = {
     "blind_runs": "parts of the file that are more alike within than between, to a "
     "scorer without a model ({field})",
     "blind_direction": "a direction that a scorer without a model finds ({field})",
-    "forward_numbers": "numbers anywhere in the text that count on",
-    "forward_dates": "dates, times and ordinals that count on",
-    "forward_names": "names that are handed on to the next example",
+    "forward_numbers": "numbers anywhere in the text that keep counting",
+    "forward_dates": "dates, times and ordinals that keep counting",
+    "forward_names": "names that carry over to the next example",
     "forward_references": "examples that refer to the one before",
     "forward_turns": "questions before their answers",
-    "forward_translations": "examples beside their translations",
+    "forward_translations": "examples next to their translations",
     "learned_direction": "a rule that tells which of two examples comes first",
 }
 _MOST_TOLD = 5
@@ -200,7 +203,7 @@ def why(file: AuditedFile) -> str:
     if test.verdict is None or not is_of_order(test):
         return ""
     if test.verdict == "invalid design":
-        return f"Nothing decides: {refusal(test)}"
+        return f"No test decides: {refusal(test)}"
     words = [_who_decides(file)]
     if test.verdict == "contaminated":
         words.append(_why_contaminated(file))
@@ -229,7 +232,7 @@ def in_short(file: AuditedFile | UnscoredFile, words: Words) -> str:
     if test.verdict == "invalid design":
         names = [plain_name(check.name) for check in test.refusals]
         if not names:
-            return "the reference prefers the order, too"
+            return "the reference prefers the order too"
         points = base_null(test.null) == "reversibility"
         what = "it points forward by itself" if points else "its order is not random"
         return f"{what}: {names[0]}" + f", and {len(names) - 1} more" * bool(names[1:])
@@ -270,11 +273,11 @@ def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
         many = (
             ""
             if test.numbers.mde is None
-            else " once it is counted for every benchmark"
+            else " once corrected for the number of benchmarks"
         )
-        return f"this design cannot reach p = 0.001{many}; {own.more}"
+        return f"this design cannot give p = 0.001{many}; {own.more}"
     if test.order_provenance in ("tfds-hash", "unknown"):
-        return "the model may have seen the file in another order than this one"
+        return "the model may have seen the file in a different order"
     return (
         f"effects below {test.mde_adjusted:.2g} {test.effect_unit} may be missed; "
         f"{own.more}"
@@ -313,7 +316,7 @@ def refusal(test: OrderResult | UnscoredFile, found: str | None = None) -> str:
     what = "its order of options" if is_of_options(test) else "its order"
     return (
         f"{name} reference model, given as one that cannot have seen the file, prefers "
-        f"{what}, too{p}."
+        f"{what} too{p}."
     )
 
 
@@ -321,40 +324,41 @@ def _who_decides(file: AuditedFile) -> str:
     test = file.test
     method, provenance = test.method, test.order_provenance
     if provenance in _KNOWN:
-        return f"Who decides: {method}, since {_KNOWN[provenance]}."
+        return f"Deciding test: {method}, since {_KNOWN[provenance]}."
     origin = _PUBLISHED if provenance == "published" else _UNKNOWN
     if is_of_options(test) and file.reference is not None:
         return (
-            f"Who decides: {method} beside a reference model, since {origin}, as "
-            f"{method} needs."
+            f"Deciding test: {method} with a reference model, since {origin}, which "
+            f"{method} requires."
         )
     if base_null(test.null) == "reversibility":
         return (
-            f"Who decides: {method}, since {origin}. It needs no random order: it asks "
-            "whether examples are expected forwards more than backwards."
+            f"Deciding test: {method}, since {origin}. It does not require a random "
+            "order: it tests whether examples are more expected forwards than "
+            "backwards."
         )
     if file.directed is not None and not is_of_options(test):
         return (
-            f"Who decides: {file.directed.method} beside {method}, since {origin}, as "
-            f"{method} needs."
+            f"Deciding test: {file.directed.method} alongside {method}, since "
+            f"{origin}, which {method} requires."
         )
-    return f"Who decides: {method}, which needs a random order; but {origin}."
+    return f"Deciding test: {method}, which requires a random order; but {origin}."
 
 
 def _why_contaminated(file: AuditedFile) -> str:
     if file.test.order_provenance in _KNOWN:
         return (
-            "Every order was as likely before the model was trained, and the model "
-            "prefers this one."
+            "Before the model was trained every order was equally likely, and the "
+            "model prefers this one."
         )
     if is_of_options(file.test):
-        return "The model prefers the published order of options to others."
+        return "The model prefers the published order of options to other orders."
     beside, decider = "", file.directed
     if decider is not None and base_null(file.test.null) != "reversibility":
         beside = f" ({p_of(decider)} by {decider.method})"
     return (
-        f"The model prefers the published direction to its reverse{beside}, which "
-        "likeness of neighbours, the same both ways, does not give."
+        f"The model prefers the published direction to its reverse{beside}. Likeness "
+        "of neighbours cannot explain that: it is the same both ways."
     )
 
 
@@ -362,18 +366,18 @@ def _attraction_words(file: AuditedFile) -> str:
     stronger, weaker = file.attracting, file.test
     if stronger is None:
         stronger, weaker = file.test, file.directed or file.test
-    attract = f"{p_of(stronger)} by {stronger.method}, were the order random"
+    attract = f"{p_of(stronger)} by {stronger.method}, if the order were random"
     points = f"{p_of(weaker)} by {weaker.method}"
     if weaker.numbers.log10_p <= math.log10(SUSPECTED_LEVEL):
         return (
-            f"The published direction is preferred, too weakly for proof ({points}); "
-            f"that neighbours attract each other ({attract}) may be likeness, which "
-            "any model that copies from its context prefers."
+            "The published direction is preferred, but too weakly for proof "
+            f"({points}). Neighbours attract each other ({attract}), which may be mere "
+            "likeness: any model that copies from its context prefers that."
         )
     return (
         f"Neighbours attract each other ({attract}), but not clearly forwards more "
-        f"than backwards ({points}): like stands beside like, which any model that "
-        "copies from its context prefers."
+        f"than backwards ({points}): neighbours are alike, which any model that copies "
+        "from its context prefers."
     )
 
 
@@ -386,28 +390,31 @@ def _unsettled(file: AuditedFile) -> list[str]:
     need = f"at most {CONTAMINATED_LEVEL}"
     differs = reference.difference_p
     if differs <= CONTAMINATED_LEVEL:
-        need += " once it is counted for every file"
-    ignored = "what stands before"
-    reverse = "it prefers the order reversed, so the file is not as good backwards"
+        need += " once corrected for the number of files"
+    ignored = "the preceding context"
+    reverse = (
+        "it prefers the reverse order, so the two directions are not equally likely"
+    )
     if is_of_options(test):
         ignored = "the order of options"
-        reverse = "it prefers other orders, so the options do not stand at random"
+        reverse = "it prefers other orders, so the options are not in random order"
     words = {
         "reference ignores context": f"its scores hardly depend on {ignored}",
-        "reference prefers it": f"it prefers the order, too, "
+        "reference prefers it": "it prefers the order too, "
         f"{p_words(reference.log10_p)}",
-        "reference prefers the reverse": f"{reverse}, as the test supposes",
-        "reference may share it": f"it is not shown to gain "
-        f"{_little_words(reference)}, where at most {SHARE_LEVEL} is needed (the "
+        "reference prefers the reverse": f"{reverse}, contrary to what the test "
+        "assumes",
+        "reference may share it": "it is not shown to gain "
+        f"{_little_words(reference)}, where at most {SHARE_LEVEL} is required (the "
         "model's effect is "
         f"{effect_words(test.numbers.effect, test.numbers.effect_se)})",
-        "reference too close": f"the difference has p = {plain_p(differs)}, "
-        f"where {need} is needed",
+        "reference too close": f"the difference has p = {plain_p(differs)}, where "
+        f"{need} is required",
     }
     found = " and ".join(words[reason] for reason in open_points)
     return [
         f"{reference.name}, the reference model, does not settle whether the order can "
-        f"be foretold by reading: {found}."
+        f"be predicted by reading: {found}."
     ]
 
 
@@ -419,7 +426,7 @@ def _little_words(reference: ReferenceResult) -> str:
     return (
         f"less than {share} of what the model gains: its effect is "
         f"{effect_words(reference.effect, reference.effect_se)}{times}, and {share} of "
-        f"the model's scores less its own have p = {plain_p(reference.half_p)}"
+        f"the model's scores minus its own have p = {plain_p(reference.half_p)}"
     )
 
 

@@ -63,21 +63,21 @@ from jaxcontam.reports.terms import CONTAMINATED_LEVEL, Verdict
 from jaxcontam.stats.result import Pretest
 
 _LEVEL = (
-    "A p-value is not the probability that the model is innocent. Of a thousand "
-    "reports on models that never saw the files, at most one on average calls a file "
-    "contaminated by chance, where what is assumed of the files holds, or the "
+    "A p-value is not the probability that the model is innocent. In a thousand "
+    "reports on models that never saw the files, on average at most one calls a file "
+    "contaminated by chance, if the assumptions about the files hold, or if the "
     "reference gains from their order what the model does."
 )
 _ORDER = PageWords(
     limits=(
-        "Direction holds for files that do not point forward themselves, as steps and "
-        "stories do: a model that reads them expects an answer after its question, or "
-        "six after five. A reference model that cannot have seen the file shows what "
-        "reading alone gives, provided that it reads as well as the model. Beside one "
-        "that gains just half as much from such a file, up to one clean model in "
-        "twenty is called contaminated; beside one that gains less, more are.",
-        "The detectable effect supposes that the whole file was read. If part of it "
-        "was, less is found.",
+        "Direction is valid for files that do not point forward themselves, as steps "
+        "and stories do: a model that reads them expects an answer after its question, "
+        "or six after five. A reference model that cannot have seen the file shows "
+        "what reading alone gives, provided that it reads as well as the model. With "
+        "one that gains just half as much from such a file, up to one clean model in "
+        "twenty is called contaminated; with one that gains less, more are.",
+        "The detectable effect assumes that the whole file was read. If only part of "
+        "it was, less is found.",
         _LEVEL,
         THIS_ONE,
     ),
@@ -85,10 +85,11 @@ _ORDER = PageWords(
 )
 _VERSIONS = PageWords(
     limits=(
-        "The proof stands or falls with how the versions were made. If the published "
-        "ones differ from the others in anything but chance, so may the model's taste.",
-        "Contaminated does not say how often a text was read, and not that a score is "
-        "too high because of it.",
+        "The proof depends on how the versions were made. If the published ones differ "
+        "from the others in anything but chance, the model may prefer them for that "
+        "reason.",
+        "Contaminated does not say how often a text was read, nor that a score is "
+        "inflated.",
         _LEVEL,
         THIS_ONE,
     ),
@@ -108,40 +109,39 @@ _COPIES = (
     "0.001."
 )
 _SPLIT = (
-    "Each bar: how much more expected an example is at this distance from another one. "
-    "Memory of the file raises the first orange bar alone; natural order (like beside "
-    "like) raises orange and blue alike."
+    "Each bar: how much more expected an example is at this distance from another. "
+    "Memory of the file raises only the first orange bar; natural order (neighbours "
+    "that are alike) raises orange and blue equally."
 )
 _AUC = (
-    "AUC: how often a text of the set scores above an unseen one. It ranks presence in "
-    "any order, and proves nothing."
+    "AUC: how often a text of the set scores above an unseen one. It detects presence "
+    "in any order, and proves nothing."
 )
 _EXPOSURE = (
-    "Each secret among all held-out sequences: exposure is log2 of their number less "
-    "log2 of the secret's rank."
+    "Each secret is ranked among all held-out sequences: exposure is log2 of their "
+    "number minus log2 of the secret's rank."
 )
 _TERMS = (
-    "p: probability, at most, that a model which never saw the file looks like this, "
-    "if what its section says is assumed of the file holds. Effect: {effect}, ± its "
+    "p: an upper bound on the probability that a model that never saw the file looks "
+    "like this, if the assumptions in the file's section hold. Effect: {effect}, ± its "
     "standard error; 0.7 nats (natural units of log-probability) make a text twice as "
-    "likely. Detectable: the smallest effect, the same throughout, that the deciding "
-    "test finds with probability 0.8 at {level}."
+    "likely. Detectable: the smallest uniform effect that the deciding test finds with "
+    "probability 0.8 at {level}."
 )
 _BOUNDARY = (
-    "what an example gains by its published place, for each boundary between two "
-    "examples"
+    "what an example gains by its published place, per boundary between two examples"
 )
 _STRATUM = "A stratum is a run of neighbouring examples, compared with its own orders."
 _NEXT: dict[Verdict, str] = {
     "contaminated": "do not trust this model's results here: the published order was "
-    "learned. Report them apart, or take texts that the model cannot have seen",
-    "suspected": "look closer; its section says what could settle it",
-    "invalid design": "the file's own order would convict a clean model; its section "
-    "says what to run instead",
-    "inconclusive": "nothing can be said; its section says why. Ask with more "
-    "examples, or with jaxcontam membership and replicate, which see other traces",
-    "no evidence": "no trace of the order was found, which clears nothing; jaxcontam "
-    "membership and replicate see other traces",
+    "learned. Report them separately, or use texts that the model cannot have seen",
+    "suspected": "look closer; the section below says what could settle it",
+    "invalid design": "the file's own order would accuse a clean model; the section "
+    "below says what to run instead",
+    "inconclusive": "the result is open; the section below says why. Use more "
+    "examples, or run jaxcontam membership and replicate, which detect other traces",
+    "no evidence": "no trace of the order was found, which does not clear the model; "
+    "jaxcontam membership and replicate detect other traces",
 }
 _SILENT = ("no evidence", "inconclusive")
 # Sections of more files are folded.
@@ -166,7 +166,7 @@ def order_page(
     planted = [test for test in tests if test.copies is not None]
     if planted:
         parts = [Figure(copies_plot(planted), _COPIES)]
-        sections.append(Section(parts, "Strength against copies", is_folded=True))
+        sections.append(Section(parts, "Evidence by number of copies", is_folded=True))
     of_file = [_file_parts(f, drawn[id(f.test)], report, words) for f in files]
     of_file += [_unscored_parts(file, report, words) for file in unscored]
     is_folded = len(of_file) > _MOST_OPEN
@@ -219,8 +219,8 @@ def _about(report: Report) -> list[str]:
     share, n_tokens = study.get("canary_share"), study.get("n_tokens")
     if isinstance(share, float) and isinstance(n_tokens, int):
         about.append(
-            f"{share:.0%} of {n_tokens:,} training tokens are planted: an easy "
-            "setting, which shows that the tool works, not its power on large models"
+            f"{share:.0%} of {n_tokens:,} training tokens are planted: an easy case, "
+            "which shows that the tool works, not how sensitive it is on large models"
         )
     return about
 
@@ -329,7 +329,7 @@ def _evidence(
     if (referred := referred_test(file)) is not None:
         model = "model" if report.model is None else report.model.name
         rows = side_by_side(referred, model)
-        parts.append(Heading("Beside a reference model"))
+        parts.append(Heading("Comparison with a reference model"))
         parts.append(Table(SIDE_BY_SIDE_HEADER, rows, "the test of a reference model"))
     return [*parts, *_alone(test, report), *_own_order(test.pretests)]
 

@@ -39,17 +39,17 @@ WIDTH = 1.959964
 # p-value from which memory is more than a manner of speaking.
 _PROVEN = math.log10(0.001)
 _CONCLUSIONS: dict[Kind, str] = {
-    "both": "it gains both ways, as like beside like does, and more forwards, as "
-    "memory does",
-    "alike": "it gains as much in both directions: like stands beside like, which any "
+    "both": "it gains both ways, as neighbours that are alike do, and more forwards, "
+    "as memory does",
+    "alike": "it gains as much in both directions: neighbours are alike, which any "
     "model that copies prefers",
-    "unclear": "too little to tell memory, which gains forwards alone, from likeness, "
+    "unclear": "too little to tell memory, which gains only forwards, from likeness, "
     "which gains both ways",
-    "against": "memory does the opposite; the file itself may point backwards",
-    "unlike": "unlike stands beside unlike, as in turns of a dialogue; memory does not "
-    "look so",
+    "against": "the opposite of memory; the file itself may point backwards",
+    "unlike": "neighbours are unlike, as in turns of a dialogue; memory does not look "
+    "like this",
     "nothing": "no more than chance gives; neither memory nor likeness of neighbours "
-    "shows",
+    "is visible",
 }
 
 
@@ -105,8 +105,8 @@ def attraction_sentence(test: OrderResult, verdict: Verdict | None) -> str | Non
         [f"{value:z.{digits}f}" for value in one] for one in gains_of(found).values()
     )
     return (
-        f"After the example published before it an example gains {gain} nats "
-        f"({' to '.join(ends)}), after the one behind it {back} "
+        f"An example gains {gain} nats after the one published before it "
+        f"({' to '.join(ends)}), and {back} after the one published after it "
         f"({' to '.join(others)}): {_conclusion(test, kind_of(found), verdict)}."
     )
 
@@ -115,19 +115,21 @@ def _conclusion(test: OrderResult, kind: Kind, verdict: Verdict | None) -> str:
     if kind != "memory":
         conclusion = _CONCLUSIONS[kind]
         if kind == "both" and verdict == "contaminated":
-            conclusion += ": the order was remembered, too"
+            conclusion += ": the order was remembered too"
         if kind == "both" and verdict == "invalid design":
             conclusion += " and a file that points forward itself"
         if kind == "alike" and test.order_provenance == "declared":
-            conclusion += "; a shuffled file hardly shows that, so ask again"
+            conclusion += (
+                "; a shuffled file hardly shows that, so check that it was shuffled"
+            )
         return conclusion
     if verdict == "contaminated":
         return "the order was remembered, not just alike"
     if verdict == "invalid design":
         return "memory does that, and so does a file that points forward itself"
     if test.numbers.log10_p > _PROVEN:
-        return "that is how memory looks, but chance alone may look so"
-    return "memory looks so, and so does an order that a reader foretells"
+        return "memory looks like this, but so may chance"
+    return "memory looks like this, and so does an order that a reader can predict"
 
 
 def _gain(mean: float, se: float) -> Gain:
@@ -156,14 +158,14 @@ _ASSUMED = {
     "reverse were equally likely",
     "designed randomisation": "nothing about the file: its order was drawn at random "
     "from a recorded seed",
-    "exchangeability (declared)": "that, before any model was trained, every column of "
+    "exchangeability (declared)": "that, before any model was trained, each column of "
     "a row was equally likely to be the published one (declared by whoever made the "
     "matrix)",
 }
 _TESTS: dict[Validity, str] = {
     "exact": "an exact test",
     "asymptotic": "an approximate test",
-    "heuristic": "a test that nothing makes exact",
+    "heuristic": "a heuristic test",
 }
 
 
@@ -184,9 +186,9 @@ def verdict_sentence(
         return f"{name}: contaminated, {p} by {by}; {own.seen}."
     if test.verdict == "suspected" and attracting is not None:
         return (
-            f"{name}: suspected, {p_of(attracting)} by {attracting.method} if "
-            "the order was drawn at random, which nobody knows, and "
-            f"{p} by {test.method}, which needs no random order: no proof."
+            f"{name}: suspected, {p_of(attracting)} by {attracting.method} if the "
+            f"order was drawn at random, which is not known, and {p} by {test.method}, "
+            "which does not require a random order: no proof."
         )
     if test.verdict == "suspected":
         return (
@@ -195,9 +197,9 @@ def verdict_sentence(
         )
     if test.verdict == "no evidence":
         return (
-            f"{name}: no evidence {own.unseen}, {p} by {by}; an effect of "
-            f"{test.mde_adjusted:.2g} {test.effect_unit}, the same throughout, would "
-            "have been found with probability 0.8."
+            f"{name}: no evidence {own.unseen}, {p} by {by}; a uniform effect of "
+            f"{test.mde_adjusted:.2g} {test.effect_unit} would have been found with "
+            "probability 0.8."
         )
     return f"{name}: inconclusive, {p} by {by}; {why_inconclusive(test, own)}."
 
@@ -230,12 +232,12 @@ def commitment_sentence(test: OrderResult) -> str | None:
         return None
     parts = [
         f"SHA-256 of {one.file} is {one.sha256}"
-        + ("" if one.made is None else f", made {one.made} by its own word")
+        + ("" if one.made is None else f", which gives its date as {one.made}")
         for one in test.commitments
     ]
     return (
-        f"Commitment: {'; '.join(parts)}. Compare with what was published before the "
-        "model was trained: without that anybody can have chosen what was drawn."
+        f"Commitment: {'; '.join(parts)}. Compare it with what was published before "
+        "the model was trained; otherwise the draw may have been chosen afterwards."
     )
 
 
@@ -248,11 +250,11 @@ def checked_sentence(test: OrderResult | UnscoredFile, words: Words) -> str:
     parts = [f"{plain_name(check.name)} ({_check_words(check)})" for check in checks]
     tail = ""
     if test.null == DESIGNED:
-        tail = " Shown only: a drawn order needs no such check."
+        tail = " For information only: an order drawn at random needs no such check."
     elif len(test.refusals) < sum(not check.passed for check in test.pretests):
         tail = (
-            " What is alike reads the same backwards: of these the test needs only the "
-            "checks of what points forward."
+            " Likeness is the same backwards, so this test relies only on the checks "
+            "of what points forward."
         )
     return f"Checked: {'; '.join(parts)}.{tail}"
 
@@ -270,8 +272,8 @@ def chance_sentence(test: OrderResult, words: Words) -> str:
     if_drawn = ""
     if numbers.log10_p_all_orders is not None:
         if_drawn = (
-            " Had the order been drawn at random, that would be worth "
-            f"{p_words(numbers.log10_p_all_orders)}; shown only."
+            " If the order had been drawn at random, this would give "
+            f"{p_words(numbers.log10_p_all_orders)}; for information only."
         )
     said = proof_words(words, test.method).chance.format(
         p=p_of(test),
@@ -294,8 +296,8 @@ def where_sentence(test: OrderResult) -> str | None:
     p = p_words(math.log10(local.p_value))
     if local.p_value > _LOCAL_LEVEL:
         return (
-            "Where: no run of examples stands out; the best one would be as good by "
-            f"chance with probability {p}."
+            "Where: no run of examples stands out; by chance the best run would be as "
+            f"good with probability {p}."
         )
     if first == 1 and last == n:
         return (
@@ -303,9 +305,9 @@ def where_sentence(test: OrderResult) -> str | None:
             f"({p})."
         )
     return (
-        f"Where: examples {first} to {last} of {n} stand out most; the best run of "
-        f"examples would be as good by chance with probability {p}. Its ends are not "
-        "sharp, and those outside may have been seen too."
+        f"Where: examples {first} to {last} of {n} stand out most; by chance the best "
+        f"run would be as good with probability {p}. Its ends are not sharp, and "
+        "examples outside it may have been seen too."
     )
 
 
@@ -319,11 +321,11 @@ def screening_sentence(report: Report) -> str | None:
     by = [row.benchmark for row in rows if row.by <= _SCREENING_LEVEL]
     e_bh = [row.benchmark for row in rows if row.e_bh <= _SCREENING_LEVEL]
     return (
-        f"Worth a closer look among these {len(report.screening)}, with at most one in "
-        "twenty of the list expected to be there by chance: "
+        f"Worth a closer look among these {len(report.screening)} (at most one in "
+        "twenty of each list is expected to be there by chance): "
         f"{', '.join(by) or 'none'} by p-values (Benjamini-Yekutieli); "
-        f"{', '.join(e_bh) or 'none'} by e-values (e-BH). Verdicts rest on "
-        "Holm's correction, which allows no such share."
+        f"{', '.join(e_bh) or 'none'} by e-values (e-BH). Verdicts use Holm's "
+        "correction, which is stricter."
     )
 
 
@@ -360,25 +362,28 @@ def reference_sentence(test: OrderResult) -> str | None:
         f"{effect_words(found.difference, found.difference_se)}, "
         f"{p_words(found.difference_log10_p, test.validity)}"
     )
-    changes, row = "what stands before", "example"
+    changes, row = "the preceding context", "example"
     if is_of_options(test):
         changes, row = "the order of options", "item"
     # To the digits that are shown.
     if (times := f"{found.scale:.2g}") != "1":
         said += (
-            f" ({changes} changes the reference's scores less, so they count {times} "
-            "times)"
+            f" (the reference's scores depend less on {changes}, so they are "
+            f"multiplied by {times})"
         )
     more = "the model prefers the order more than the reference does"
     if found.difference_p > CONTAMINATED_LEVEL:
-        more = "what the model prefers more than the reference may be chance"
+        more = (
+            "that the model prefers the order more than the reference does may be "
+            "chance"
+        )
     reads = (
         f"The reference gives an {row} {abs(found.loglik_gap):.2g} nats "
         f"{'less' if found.loglik_gap < 0 else 'more'} than the model does"
     )
     if found.loglik_gap < 0:
         reads += ": the model remembers it, or the reference reads less well and may "
-        reads += "miss what the model foretells"
+        reads += "miss what the model predicts"
     return f"{said}: {more}. {reads}."
 
 
@@ -404,18 +409,19 @@ def own_order_sentence(pretests: Sequence[Pretest]) -> str | None:
     if not blind:
         return None
     failed = {test.name.partition(":")[0] for test in blind if not test.passed}
-    scorer = "A scorer that knows nothing but this file and copies what it saw"
+    scorer = "A scorer that knows only this file and copies what it saw"
     if not any(test.applicable for test in blind):
         return f"{scorer} finds nothing here that an order could change."
     if _POINTS in failed:
         return (
-            f"{scorer} finds that the file points forward by itself: no test of this "
-            "file alone can tell that from memory."
+            f"{scorer} finds that the file itself points forward: no test of this file "
+            "alone can tell that from memory."
         )
     if failed.intersection(_ALIKE):
         return (
-            f"{scorer} prefers this order, both ways alike: it is no random one, so a "
-            "test that needs a random order proves nothing. It finds no direction."
+            f"{scorer} prefers this order, equally in both directions: the order is "
+            "not random, so a test that requires a random order proves nothing. It "
+            "finds no direction."
         )
     return f"{scorer} finds no more in this order than chance gives."
 

@@ -21,13 +21,13 @@ Reason = Literal[
     "reference too close",
     "weak",
 ]
-"""Why a test is no more than `suspected`.
+"""Why a test gives at most `suspected`.
 
-Its p-value is approximate; it needs a random order, and no test of direction stands
-beside it, or one that finds less; no reference model was asked, or no order changes its
-scores, or it prefers the order, too, or the reverse, or its own effect may
-be as much as `REFERENCE_SHARE` of the model's, or the difference of both may be chance;
-the p-value is too large.
+Its p-value is approximate; it requires a random order, and no test of direction was run
+with it, or one that finds less; no reference model was scored, or no order changes its
+scores, or it prefers the order too, or the reverse, or its own effect may be as much as
+`REFERENCE_SHARE` of the model's, or the difference of both may be chance; the p-value
+is too large.
 """
 
 CONTAMINATED_LEVEL, SUSPECTED_LEVEL = 0.001, 0.05
@@ -123,14 +123,15 @@ class ProofWords:
     more: str = "more examples are needed"
     found: str | None = None
     meaning: str = (
-        "A small p-value says that the model prefers the published order of a file, "
-        "which a model that never saw the file in that order does by chance alone if "
-        "the order was drawn at random. "
+        "A small p-value says that the model prefers the published order of a file. A "
+        "model that never saw the file in that order does so only by chance, if the "
+        "order was drawn at random. "
     )
     silence: str = (
         "A small p-value does not say that a score is inflated, nor that other files "
-        "are unaffected. Silence does not say that texts were never seen: copies in "
-        "other orders, single examples and paraphrases leave no trace in an order test."
+        "are unaffected. A large one does not say that texts were never seen: copies "
+        "in other orders, single examples and paraphrases leave no trace in an order "
+        "test."
     )
     assumed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     approximation: str = ""
@@ -142,12 +143,12 @@ class ProofWords:
     )
     unit: str | None = None
     null_caption: str = (
-        "Sum over strata of the published order's score, and what the same sum is when "
-        "a random order stands in for it in each stratum."
+        "Sum over strata of the published order's score, and the same sum with a "
+        "random order in its place in each stratum."
     )
     evidence_caption: str = (
-        "Where the evidence lies: each stratum's score, first examples of the file on "
-        "the left."
+        "Where the evidence is: each stratum's score, with the first examples of the "
+        "file on the left."
     )
     limits: Literal["order", "versions"] = "order"
     takes_reference: bool = False

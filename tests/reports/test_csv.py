@@ -71,7 +71,7 @@ def test_fields_within_fields_intervals_and_reasons_have_columns_and_lists_are_j
     assert float(first["neighbours.excess"]) == 1.8
     assert float(first["neighbours.excess_low"]) == pytest.approx(1.604, abs=1e-3)
     assert float(first["neighbours.forward_high"]) == pytest.approx(2.096, abs=1e-3)
-    assert first["why"].startswith("Who decides: stratified")
+    assert first["why"].startswith("Deciding test: stratified")
     assert second["why"] == "" and second["neighbours.excess_low"] == ""
     assert csv_text([{"a": 1}]) == "a\r\n1\r\n"
 
