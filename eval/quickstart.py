@@ -250,18 +250,16 @@ def _print_reading(document: dict, out: Path, page: Path, console: Console) -> N
     largest_se = max(row.get("auc_se", 0.0) for row in document["results"])
     console.print(
         f"\n{study['canary_share']:.0%} of the {study['n_tokens']:,} training tokens "
-        "are planted: an easy setting, which shows that the tool works, not its power "
-        "on large models.\n"
-        "p: chance of so high a score for the published order had the model never "
-        "seen it; * decides. Order tests prove that the published order was seen: "
-        "pydocs-shuffled stays silent though its texts were seen 10 times, each time "
-        "in another order. Adjacency needs an order that was drawn at random, as all "
-        "were but that of pydocs-natural, which is alphabetical and was never "
-        "planted: like stands beside like, so what is expected as much backwards "
-        "proves nothing, and direction decides.\n"
-        "AUC: a ranking by presence in any order, which proves nothing; "
-        f"0.5 ± {2 * largest_se:.2f} is noise.\n"
-        f"Python {document['versions']['python']}, corpus "
+        "are planted: an easy case, which shows that the tool works, not how sensitive "
+        "it is on large models.\np: probability of so high a score for the published "
+        "order if the model had never seen it; * decides. Order tests prove that the "
+        "published order was seen: pydocs-shuffled shows no effect, although its texts "
+        "were seen 10 times, each time in another order. Adjacency requires an order "
+        "that was drawn at random. All were, except that of pydocs-natural, which is "
+        "alphabetical and was never planted: its neighbours are alike, and what is as "
+        "expected backwards proves nothing, so direction decides.\nAUC: a ranking by "
+        f"presence in any order, which proves nothing; 0.5 ± {2 * largest_se:.2f} is "
+        f"noise.\nPython {document['versions']['python']}, corpus "
         f"{study['corpus_digest'][:19]}..., seed {document['seed']}, "
         f"{document['wall_seconds']:.0f} s.\n",
         highlight=False,

@@ -98,7 +98,7 @@ def store_folder(store: str | Path | None) -> Path | None:
     """The folder that a caller names for a store; None for none."""
     if _URL.match(str(store)):
         raise InputError(
-            f"--store {store}: a store is a folder, no address",
+            f"--store {store}: a store is a folder, not an address",
             hint="mount the bucket, with gcsfuse for gs://, and name a folder in it",
         )
     return None if store is None else Path(store)

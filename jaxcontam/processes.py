@@ -146,7 +146,7 @@ def _number(name: str) -> int | None:
     if word is None:
         return None
     if not (word.isascii() and word.isdecimal()):
-        raise InputError(f"{name} must be a whole number (it is {word!r})")
+        raise InputError(f"{name} must be a whole number (got {word!r})")
     return int(word)
 
 

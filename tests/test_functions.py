@@ -112,7 +112,7 @@ def test_a_suspicion_says_why_and_what_could_settle_it():
     published = texts(1)
     result = jaxcontam.audit(reader(published), published)
     assert result.verdict == "suspected"
-    assert "only a reference model" in result.why
+    assert "Only a reference model" in result.why
     flags = [step.flags for step in result.next_steps]
     assert flags == [("--reference", "DIR"), ("--shuffled",)]
     known = jaxcontam.audit(reader(published), published, shuffled=True)

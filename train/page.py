@@ -47,23 +47,31 @@ from train.run_folder import MANIFEST_NAME, MODEL_DIR
 PAGE_NAME = "training.html"
 _LOSS = "Each mark below the loss is a step that trained on some part of a copy."
 _MEMORY = (
-    "Each point is one test of the model as it was then. Dashed grey curves are "
-    "controls, which no training saw; where they move, so does chance."
+    "Each point is one test of the model at that step. Dashed grey curves are "
+    "controls, which were never trained on; they show how much chance moves a curve."
 )
 _LIMITS = (
-    "An order test rises when the model prefers the published order of a set. It is "
-    "silent where copies came in orders of their own.",
-    "AUC tells how often a text of the set scores above an unseen one, in any order. "
-    "It proves nothing: unseen texts of another kind score otherwise by themselves.",
-    "The points of a curve are tests of one model, not independent, and no p-value "
-    "here is corrected for the number of tests.",
+    "An order test rises when the model prefers the published order of a set. It shows "
+    "no effect if each copy had an order of its own.",
+    "AUC: how often a text of the set scores above an unseen one, in any order. It "
+    "proves nothing: unseen texts of another kind have different scores anyway.",
+    "The points of a curve are tests of one model and not independent; p-values here "
+    "are not corrected for the number of tests.",
 )
 _AUDIT_HEADER = (
     *("set", "copies seen", "tokens", "test", "p, uncorrected", "effect ± se"),
     *("detectable", "AUC ± se", "ranked among"),
 )
 _SET_HEADER = (
-    *("set", "copies", "examples", "tokens a copy", "orders", "form", "planned times"),
+    *(
+        "set",
+        "copies",
+        "examples",
+        "tokens per copy",
+        "orders",
+        "form",
+        "planned times",
+    ),
     *("first step", "last step", "found in background"),
 )
 # Their columns of words.
@@ -100,7 +108,7 @@ def write_training_page(run_dir: Path) -> Path:
     if metrics and "gradient_norm" not in metrics[0]:
         raise InputError(
             f"{run_dir / METRICS_NAME}:1: no field 'gradient_norm'",
-            hint="an earlier version wrote it: train again",
+            hint="train again: an earlier version wrote it",
         )
     audits = read_rows(run_dir / AUDITS_NAME)
     validation = read_rows(run_dir / VALIDATION_NAME)
@@ -148,8 +156,8 @@ def _page(
         limits=_LIMITS,
         command=shlex.join(["python", "-m", "train.page", str(run_dir)]),
         check=(
-            "This draws the page again, of a run that goes on as well. For a verdict "
-            "on a set, once the run is finished: ",
+            "This redraws the page, also during a run. For a verdict on a set, once "
+            "the run is finished: ",
             section.Code(f"jaxcontam audit {model} SET"),
         ),
         provenance=[
@@ -183,7 +191,7 @@ def _loss_figure(
         top.plot(tokens_N[shown], losses_N[shown], color=BLUE, lw=0.6, alpha=0.35)
         label = f"mean of {2 * reach + 1} steps"
         top.plot(tokens_N[shown], means_N[shown], color=BLUE, lw=1.4, label=label)
-        top.set_ylabel("loss, nats a token")
+        top.set_ylabel("loss, nats per token")
         if validation:
             at = [row["tokens"] for row in validation]
             losses = [row["loss"] for row in validation]
@@ -328,7 +336,7 @@ def _orders(planted: SetRecord) -> str:
 
 def _subtitle(manifest: Manifest, n_tokens: int) -> str:
     share = manifest.n_canary_tokens / max(1, manifest.n_tokens)
-    start = f", going on from {manifest.init_model}" if manifest.init_model else ""
+    start = f", continuing from {manifest.init_model}" if manifest.init_model else ""
     return (
         f"Preset {manifest.preset}{start}, {manifest.n_steps:,} steps, "
         f"{n_tokens:,} tokens in rows of {manifest.context}. "
@@ -348,15 +356,17 @@ def _facts(
         facts = [f"At step {last:,} of {manifest.n_steps:,} ({share:.0%})."]
     losses = [row["loss"] for row in metrics]
     if (loss := RunningMean().after(losses)) is not None:
-        facts.append(f"Loss, mean of some 50 steps: {loss:.3f} nats a token.")
+        facts.append(f"Loss, mean of some 50 steps: {loss:.3f} nats per token.")
     if validation:
         now, n = validation[-1], manifest.n_validation_tokens
         facts.append(
             f"Held out, {n:,} tokens: {now['loss']:.3f} nats a token, "
-            f"{now['bits_per_byte']:.3f} bits a byte after step {now['step']:,}."
+            f"{now['bits_per_byte']:.3f} bits per byte after step {now['step']:,}."
         )
     if n_lost := losses.count(None):
-        facts.append(f"The loss of {n_lost:,} steps was no number: training diverged.")
+        facts.append(
+            f"The loss of {n_lost:,} steps was not a number: training diverged."
+        )
     # Between the moments at which losses became known, block by block.
     moments = {row["seconds"]: row["tokens"] for row in metrics}
     rates = [
@@ -365,7 +375,7 @@ def _facts(
     ]
     if rates:
         speed = statistics.median(rates)
-        facts.append(f"{speed:,.0f} tokens a second, median over the run.")
+        facts.append(f"{speed:,.0f} tokens per second, median over the run.")
     if (mfu := metrics[-1].get("mfu")) is not None:
         facts.append(f"{mfu:.1%} of the peak (model FLOPs utilisation) at the end.")
     return facts

@@ -59,16 +59,16 @@ def _read(path: Path, last_step: int | None) -> tuple[list[dict[str, Any]], int]
             row = json.loads(line)
             step = row["step"]
             if not isinstance(step, int):
-                raise TypeError("a step is a whole number")
+                raise TypeError("give each row a step, a whole number")
         except (ValueError, RecursionError, KeyError, TypeError) as e:
             raise InputError(
                 f"{path}:{number}: not a row with a step",
-                hint="the file was changed; move it away to start it anew",
+                hint="move the file away to start a new one: it was changed",
             ) from e
         if rows and step < rows[-1]["step"]:
             raise InputError(
                 f"{path}:{number}: step {step} after step {rows[-1]['step']}",
-                hint="two runs wrote into one folder; give each an --out of its own",
+                hint="give each run its own --out: two runs wrote into one folder",
             )
         if last_step is not None and step > last_step:
             break

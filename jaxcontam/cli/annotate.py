@@ -155,7 +155,7 @@ def _every_eval_ever(record: dict[str, Any]) -> list[ScoredBenchmark]:
         names = row["evaluation_name"], row["source_data"]["dataset_name"]
         details = row["score_details"].setdefault("details", {})
         if not isinstance(details, dict):
-            raise TypeError("details is no object")
+            raise TypeError("details is not an object")
         put = functools.partial(_put, details, FIELD, form=str)
         model = str(record["model_info"]["id"])
         scores.append(ScoredBenchmark(model, tuple(dict.fromkeys(names)), put))
@@ -236,7 +236,7 @@ def _zipped(path: Path) -> dict[str, Any]:
     except (zipfile.BadZipFile, RuntimeError, EOFError, zlib.error) as e:
         raise InputError(
             f"{path}: not readable ({e})",
-            hint="`inspect log convert --to json` writes a log that is",
+            hint="convert it with `inspect log convert --to json`",
         ) from e
     raise InputError(f"{path}: no finished log (no {_HEADERS[0][0]} in it)")
 
@@ -357,7 +357,7 @@ def _audits_in(folder: Path) -> list[Audited]:
     if not found:
         raise InputError(
             f"{folder}: no {REPORT_NAME} of an audit, nor in a folder in it",
-            hint="--audit takes folders that `jaxcontam audit` wrote",
+            hint="name folders that `jaxcontam audit` wrote",
         )
     return found
 
@@ -368,7 +368,7 @@ def _audits_of(folder: Path) -> list[Audited]:
     if not is_sealed(path.read_bytes(), report.digest):
         raise InputError(
             f"{path}: differs from its digest",
-            hint="it was changed after it was written; jaxcontam verify says where",
+            hint="see jaxcontam verify: it was changed after it was written",
         )
     if report.model is None or report.command[:1] != ("audit",):
         return []
@@ -392,7 +392,7 @@ def _passed_over(found: Sequence[Audited], chosen: Audited) -> list[str]:
     others = {own["report"]: own["verdict"] for own in fields}
     if not others:
         return []
-    kind = "the newest beside a reference" if chosen.weight[0] else "the newest"
+    kind = "the newest with a reference" if chosen.weight[0] else "the newest"
     said = "; ".join(f"{verdict} in {folder}" for folder, verdict in others.items())
     return [f"    {kind} of {len(others) + 1} audits; not counted: {said}"]
 
@@ -416,7 +416,7 @@ def _nothing(
     return InputError(
         f"{results}: no score of an audited model and benchmark (scores of: "
         f"{_few(models)}; audited: {_few(known)} on {_few(benchmarks)})",
-        hint=f"{close}--same A=B says that two names are one model, or one benchmark",
+        hint=f"{close}use --same A=B if two names mean one model or one benchmark",
     )
 
 

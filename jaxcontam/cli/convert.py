@@ -69,7 +69,9 @@ class Convert:
             places: dict[str, str] = {}
             for path in pickles:
                 name = f"{path.stem}.safetensors"
-                with bounded_memory(path, "is it a model's? Then copy it again"):
+                with bounded_memory(
+                    path, "check that it is a file of a model, and copy it again"
+                ):
                     names = _convert(path, partial / name)
                 if twice := sorted(places.keys() & set(names)):
                     raise InputError(
@@ -123,8 +125,8 @@ def _check_place(source: Path, path: Path) -> None:
     )
     if not (found.is_file() and (is_blob or found.is_relative_to(folder))):
         raise InputError(
-            f"{path}: a link, and not to a file within the folder",
-            hint="put the file itself there, or remove the link",
+            f"{path}: a link to something other than a file within the folder",
+            hint="replace the link with the file, or remove it",
         )
 
 
@@ -145,7 +147,7 @@ def _convert(path: Path, out: Path) -> list[str]:
     except MemoryError:
         raise
     except Exception as e:  # torch raises many types for a bad file
-        words = "more than tensors, or damaged, so it is not read"
+        words = "not read: it holds more than tensors, or is damaged"
         raise InputError(f"{path}: {words} ({first_line(e)})") from e
     # safetensors makes its own file, for the owner alone: keep what the umask gives.
     out.touch()
@@ -164,7 +166,7 @@ def _is_stored_zip(path: Path, size: int) -> bool:
         members = archive.infolist()
     is_stored = all(one.compress_type == zipfile.ZIP_STORED for one in members)
     if not is_stored or sum(one.file_size for one in members) > size:
-        raise ValueError("an archive that unpacks into more than it is")
+        raise ValueError("an archive larger when unpacked than it says")
     return True
 
 
@@ -180,5 +182,5 @@ def _tensor_bytes(name: Any, value: Any) -> int:
         and not value.is_quantized
     )
     if not is_plain:
-        raise ValueError(f"{str(name)[:100]!r} is no tensor of numbers")
+        raise ValueError(f"{str(name)[:100]!r} is not a tensor of numbers")
     return value.numel() * value.element_size()

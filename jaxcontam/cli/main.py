@@ -144,7 +144,7 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
         return EXIT_DONE
     except MemoryError as e:
         print(f"{name}: error: memory ran out ({first_line(e)})", file=sys.stderr)
-        print("  hint: fewer examples need less: --limit N", file=sys.stderr)
+        print("  hint: use fewer examples: --limit N", file=sys.stderr)
         return EXIT_PARTIAL
     except OSError as e:
         if e.errno not in _REFUSALS:
@@ -265,7 +265,7 @@ def _refuse_repeated_flags(command: type, words: Sequence[str]) -> None:
     for flag, n in collections.Counter(_flags_in(words)).items():
         if n > 1 and flag in flags_of(command):
             hint = f"{flag} A B takes several" if flag in several else "give it once"
-            raise InputError(f"{flag} stands {n} times", hint=hint)
+            raise InputError(f"{flag} occurs {n} times", hint=hint)
 
 
 def _flags_in(words: Sequence[str]) -> list[str]:
@@ -317,7 +317,7 @@ def _print_help() -> None:
 def _complete(words: list[str]) -> None:
     if words[1:2] == [] or words[1] not in _SHELLS:
         raise InputError(
-            f"{words[0]} takes a shell: {', '.join(_SHELLS)}",
+            f"name a shell after {words[0]}: {', '.join(_SHELLS)}",
             hint=f"such as: source <(jaxcontam {_COMPLETION[0]} bash)",
         )
     tyro.extras.subcommand_cli_from_dict(
@@ -341,7 +341,7 @@ def _first_sentence(box: str) -> str:
     if found := _NO_NUMBER.fullmatch(said):
         flag, is_whole, *words = found.groups()
         word = next(word for word in words if word is not None)
-        return f"{flag}: {word!r} is no {'whole ' * bool(is_whole)}number"
+        return f"{flag}: {word!r} is not a {'whole number' if is_whole else 'number'}"
     return said
 
 

@@ -18,9 +18,8 @@ from jaxcontam.methods import GIVES, METHODS
 from jaxcontam.terminal import Terminal
 
 FORMULAS: Mapping[str, str] = {
-    "direction": "p = P(T(runs turned at random) >= T(published)), T(order) = sum "
-    "over i before j of (R[i, j] - R[j, i]) / (places between), R = L less effects "
-    "of i, j",
+    "direction": "p = P(T(runs turned at random) >= T(published)), T(order) = sum over "
+    "i before j of (R[i, j] - R[j, i]) / (places between), R = L minus effects of i, j",
     "adjacency": "p = P(sum of T(random order) >= sum of T(published)), T(order) = "
     "sum over neighbours of L[i, j], centred by rows and columns",
     "stratified": "p = P(sum over k of l[k, J_k] >= sum over k of l[k, 0]), J_k "
@@ -30,7 +29,7 @@ FORMULAS: Mapping[str, str] = {
     "permutation": "p = (1 + #{j: l[j] >= l[published]}) / (m + 1)",
     "sharded_t": "p = P(t with K - 1 degrees >= mean(d) / sd(d) * sqrt(K)), d[k] = "
     "l[k, published] - mean over j of l[k, j]",
-    "sharded_t_released": "as sharded_t, with sd(d) divided by K in place of K - 1",
+    "sharded_t_released": "as sharded_t, with sd(d) divided by K instead of K - 1",
     "options": "p as in stratified, l[k, j] = log-likelihood of item k with its "
     "options in order j",
     "variants": "p as in stratified, l[k, j] = log-likelihood of version j of text k",
@@ -39,13 +38,13 @@ FORMULAS: Mapping[str, str] = {
     "canary_alone": "p = (1 + #{held-out sequences at least as likely}) / (N + 1)",
     "canary_chat": "p as in stratified, l[k, j] = share of answers to questions of "
     "group k that name value j, the drawn one at j = 0",
-    "min_k": "mean of the lowest 20 % of log p(x_t | x_<t)",
-    "min_k_pp": "mean of the lowest 20 % of (log p(x_t) - mu_t) / sigma_t, moments of "
+    "min_k": "mean of the lowest 20% of log p(x_t | x_<t)",
+    "min_k_pp": "mean of the lowest 20% of (log p(x_t) - mu_t) / sigma_t, moments of "
     "log p under the model's own distribution",
     "loss": "mean over t of log p(x_t | x_<t)",
     "zlib": "(mean log p per token) / (bytes of the text under zlib)",
-    "surp": "mean of log p(x_t) over its lowest 20 % where the entropy is below 2 nats",
-    "gap_k": "mean of the lowest 20 % of (log p(x_t) - max_v log p(v)) / sigma_t, "
+    "surp": "mean of log p(x_t) over its lowest 20% where the entropy is below 2 nats",
+    "gap_k": "mean of the lowest 20% of (log p(x_t) - max_v log p(v)) / sigma_t, "
     "averaged over 3 tokens",
     "dc_pdd": "mean over distinct tokens of min(p(x_t) * -log f(x_t), 0.01), f from "
     "the corpus",
@@ -68,10 +67,10 @@ FORMULAS: Mapping[str, str] = {
     "bleurt": "as rouge_l, on BLEURT",
     "embedding": "as rouge_l, on the cosine of sentence embeddings",
     "first_instances": "a first row copied, or two with F1 of common words >= 0.75",
-    "cdd": "share of 20 samples within 5 % edit distance of the greedy answer > 0.01",
+    "cdd": "share of 20 samples within 5% edit distance of the greedy answer > 0.01",
     "ts_guessing_word": "share of masked words that the model names",
     "ts_guessing_option": "share of masked wrong options that the model writes",
-    "file_path": "share of issues whose file the model names, less that of a control",
+    "file_path": "share of issues whose file the model names, minus that of a control",
 }
 """The formula of each method in a line; docs/methods has the rest of each."""
 
@@ -108,7 +107,7 @@ class Methods:
                 given, finds = _lines(name)[:2]
                 table.add_row(name, given, finds.removeprefix("finds: "))
             console.print(table, "")
-        console.print("jaxcontam methods NAME has the rest: formula, null, source.")
+        console.print("jaxcontam methods NAME shows the rest: formula, null, source.")
 
 
 def _lines(name: str) -> list[str]:

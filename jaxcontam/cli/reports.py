@@ -128,6 +128,6 @@ class Report:
         except (*DAMAGE, jinja2.TemplateError) as e:
             raise InputError(
                 f"{self.directory}: the report cannot be rendered ({e!r})",
-                hint="it is damaged, or not of this version; jaxcontam verify says "
+                hint="it is damaged, or of another version; jaxcontam verify shows "
                 "what differs",
             ) from e

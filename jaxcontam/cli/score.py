@@ -41,11 +41,11 @@ class Score(ScoringFlags, TextFlags):
             limit=self.limit,
         )
         if self.out.is_dir():
-            raise InputError(f"{self.out}: is a folder", hint="--out names a file")
+            raise InputError(f"{self.out}: is a folder", hint="name a file with --out")
         if self.out.exists() and self.out.samefile(self.texts):
             raise InputError(
                 f"{self.out}: --out is the file of the texts",
-                hint="its scores would take the place of the texts",
+                hint="name another file: its scores would overwrite the texts",
             )
         make_folder(self.out.parent)
         model = open_for(self, self.model)

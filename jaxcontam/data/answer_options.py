@@ -130,7 +130,7 @@ def read_items(
         name = "options" if options_field is None else repr(options_field)
         raise InputError(
             f"{benchmark.name}: example 1: no list of {name} ({has})",
-            hint="--options-field names the field, or several with commas: A,B,C,D",
+            hint="name the field with --options-field, or several with commas: A,B,C,D",
         )
     known = [
         (number, row, raw, found)
@@ -228,7 +228,7 @@ def _template_parts(
         if field in hidden:
             raise InputError(
                 f"--template {template!r}: {field!r} names a place among the options",
-                hint="leave it out: in another order it would name another option",
+                hint="leave it out: in another order it would refer to another option",
             )
         if field in own:
             parts.append(own[field])
@@ -240,7 +240,7 @@ def _template_parts(
     if {part for part in parts if isinstance(part, int)} != set(range(len(paths))):
         raise InputError(
             f"--template {template!r}: some options are missing",
-            hint="{options} stands for lines A. ..., B. ...",
+            hint="use {options} for lines A. ..., B. ...",
         )
     return tuple(options), tuple(part for part in parts if part != "")
 

@@ -87,7 +87,7 @@ class Benchmark:
             if is_missing(values[-1]):
                 raise InputError(
                     f"{where}: {field} is null",
-                    hint="give each row a value: what belongs to no other its own",
+                    hint="give each row a value; a row without a group gets its own",
                 )
         return [v if isinstance(v, str | int) else json.dumps(v) for v in values]
 
@@ -315,7 +315,8 @@ def read_text(
     except UnicodeDecodeError as e:
         raise InputError(
             f"{path}: byte {e.start}: not UTF-8 ({data[e.start]:#04x})",
-            hint=f"iconv -f {_encoding(data)} -t utf-8 FILE > NEW, whatever it is in",
+            hint=f"run iconv -f {_encoding(data)} -t utf-8 FILE > NEW, with its actual "
+            "encoding",
         ) from e
 
 
@@ -385,12 +386,12 @@ def _json_lines(path: Path, text: str) -> Iterator[Record]:
         except (ValueError, RecursionError) as e:
             raise InputError(
                 f"{where}: not JSON ({json_fault(e)})",
-                hint="a .jsonl file holds one JSON value a line; .txt takes any text",
+                hint="write one JSON value per line, or use .txt for any text",
             ) from e
         if isinstance(value, list) and is_one:
             raise InputError(
-                f"{where}: one JSON array, and no value a line",
-                hint="name the file .json: each of the array's values is an example",
+                f"{where}: one JSON array, not one value per line",
+                hint="name the file .json: each value of the array is then an example",
             )
         yield where, line, value if isinstance(value, dict) else None
 
@@ -430,7 +431,7 @@ def without_repeats(benchmark: Benchmark) -> Benchmark:
         )
     left_out = (
         f"{n_all - n_kept} of {n_all} examples repeat another one and are left out: "
-        f"of each text {stays} copy stays"
+        f"{stays} copy of each text is kept"
     )
     return dataclasses.replace(
         benchmark,

@@ -388,7 +388,7 @@ def warc_records(stream: BinaryIO) -> Records:
         if not version.strip():
             continue
         if not version.startswith(b"WARC/"):
-            raise UnreadableError(f"no WARC record ({version[:20]!r})")
+            raise UnreadableError(f"not a WARC record ({version[:20]!r})")
         record += 1
         fields = _fields(stream)
         length = fields.get("content-length", "")
@@ -462,7 +462,7 @@ def _unpacked_body(fields: dict[str, str], body: bytes) -> bytes | Refusal:
     if "chunked" in fields.get("transfer-encoding", "").lower():
         joined = _joined_chunks(body)
         if joined is None:
-            return Refusal("a page in chunks of other sizes than they say")
+            return Refusal("a page whose chunks have the wrong sizes")
         body = joined
     packing = fields.get("content-encoding", "identity").lower()
     if packing in ("identity", ""):

@@ -140,27 +140,27 @@ def compared(
     why = tuple(
         None
         if text in alone
-        else f"stands among the {sides[is_first]}"
+        else f"is among the {sides[is_first]}"
         if text in shared
-        else f"stands {more}"
+        else f"occurs {more}"
         for text, is_first in zip(texts, first_N, strict=True)
     )
     warnings = [
-        f"each text among the {name} stands {times[side]} times and counts once"
+        f"each text among the {name} occurs {times[side]} times and counts once"
         for name, side in zip(sides, (True, False), strict=True)
         if times[side] > 1
     ]
     if n := len(shared):
         warnings.append(
-            f"{n:,} distinct {'text stands' if n == 1 else 'texts stand'} among the "
-            f"{sides[0]} and among the {sides[1]}: no p-value and no number counts "
-            f"{'it' if n == 1 else 'them'}"
+            f"{n:,} distinct {'text is' if n == 1 else 'texts are'} both among the "
+            f"{sides[0]} and among the {sides[1]}, and left out of all p-values and "
+            "counts"
         )
     if n := len(firsts) - len(shared) - len(alone):
         warnings.append(
-            f"{n:,} distinct {'text stands' if n == 1 else 'texts stand'} {more}: no "
-            f"p-value and no number counts {'it' if n == 1 else 'them'}, since what is "
-            "frequent is likelier to any model"
+            f"{n:,} distinct {'text occurs' if n == 1 else 'texts occur'} {more}, and "
+            f"{'is' if n == 1 else 'are'} left out of all p-values and counts, since "
+            "repeated texts are likelier to any model"
         )
     return ComparedTexts(np.array(kept_N, bool), why, tuple(warnings))
 

@@ -261,7 +261,7 @@ def _encoded(tokenizer: Encoder, run: Callable[[], Any]) -> Any:
     return watched(
         run,
         "the tokenizer",
-        hint="rules in its tokenizer.json may make texts longer, or try too many ways "
+        hint="check its tokenizer.json: rules may lengthen texts, or try too many ways "
         "to split them",
     )
 

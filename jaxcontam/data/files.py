@@ -25,20 +25,20 @@ def check_file(path: Path, suffixes: Sequence[str]) -> None:
     scheme, slash, rest = str(path).partition(":/")
     if slash and scheme in ("http", "https"):
         raise InputError(
-            f"{scheme}://{rest}: an address, where a file is read",
+            f"{scheme}://{rest}: an address, not a file",
             hint=f"download it first: curl -LO {scheme}://{rest}",
         )
     try:
         if path.is_dir():
             hint = "name one file"
             if (path / "config.json").is_file():
-                hint = "it is a model; MODEL comes first, then the files"
+                hint = "MODEL comes first, then the files: this is a model"
             raise InputError(f"{path}: is a folder", hint=hint)
         if not path.is_file():
             if path.exists():
                 raise InputError(
-                    f"{path}: a pipe or a device, and no file",
-                    hint="write what it gives to a file",
+                    f"{path}: a pipe or a device, not a file",
+                    hint="write its output to a file",
                 )
             raise InputError(
                 f"{path}: no such file",

@@ -61,7 +61,7 @@ def parse_hub_split(source: str) -> HubSplit:
         raise InputError(
             f"{source}: not a split on the hub",
             hint="write hf:ORG/NAME:SPLIT or hf:ORG/NAME:CONFIG:SPLIT, such as "
-            "hf:swj0419/WikiMIA:WikiMIA_length64; NAME@REVISION pins it",
+            "hf:swj0419/WikiMIA:WikiMIA_length64; NAME@REVISION fixes the revision",
         )
     config = rest[0] if len(rest) == 2 else None
     return HubSplit(dataset, config, rest[-1], revision or None)
@@ -72,8 +72,8 @@ def check_revision(revision: str, source: str) -> None:
     parts = revision.split("/")
     if not all(re.fullmatch(r"[\w-][\w.+-]*", part) for part in parts):
         raise InputError(
-            f"{source}: {revision!r} is no revision of the hub",
-            hint="after @ stands a commit, a tag or a branch, such as @main",
+            f"{source}: {revision!r} is not a revision on the hub",
+            hint="name a commit, a tag or a branch after @, such as @main",
         )
 
 
@@ -97,7 +97,7 @@ def download_split(wanted: HubSplit) -> tuple[Path, ...]:
         shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
         raise InputError(
             f"hf:{source}: no file of that split (it has: {shown or 'no data files'})",
-            hint="a file that names no split can be downloaded and given by its path",
+            hint="download a file that names no split and give its path",
         )
     return tuple(
         Path(_asked(source, lambda p=path: _download(wanted.dataset, p, revision)))
@@ -133,7 +133,7 @@ def _check_one_subset(paths: Sequence[str], wanted: HubSplit) -> None:
         raise InputError(
             f"hf:{wanted.dataset}:{wanted.split}: {len(kinds)} subsets have that split "
             f"({shown})",
-            hint=f"hf:{wanted.dataset}:CONFIG:{wanted.split} takes one, such as "
+            hint=f"hf:{wanted.dataset}:CONFIG:{wanted.split} chooses one, such as "
             f"CONFIG = {_subset_word(kinds, wanted.split)}; or download one by hand",
         )
 

@@ -204,8 +204,8 @@ class Records:
         if path not in self._warned:
             self._warned.add(path)
             print(
-                f"jaxcontam: warning: {printable(path)}: {reason}; "
-                "what is missing is done again",
+                f"jaxcontam: warning: {printable(path)}: {reason}; missing entries are "
+                "redone",
                 file=sys.stderr,
             )
 

@@ -38,7 +38,7 @@ def read_task(word: str) -> tuple[str, list[Record], Provenance]:
     """
     name, _, split = word.removeprefix(TASK_PREFIX).partition(":")
     if not name:
-        raise InputError(f"{word}: no task", hint="such as lm_eval:arc_easy:test")
+        raise InputError(f"{word}: not a task", hint="such as lm_eval:arc_easy:test")
     task = _loaded(name, word)
     split, docs = _numbered_split(task, split, word)
     numbers = [doc.pop(_ROW, None) for doc in docs]
@@ -46,7 +46,7 @@ def read_task(word: str) -> tuple[str, list[Record], Provenance]:
         provenance: Provenance = "unknown"
     elif any(a > b for a, b in itertools.pairwise(numbers)):
         raise InputError(
-            f"{word}: the task puts its documents in another order than the dataset",
+            f"{word}: the task orders its documents differently from the dataset",
             hint="export the split to a file in its published order",
         )
     else:
@@ -172,7 +172,7 @@ def _text(task: Any, doc: Any, where: str) -> str:
             target = next(iter(target), "")
     except IndexError as e:
         raise InputError(
-            f"{where}: the number of the answer exceeds the options"
+            f"{where}: the answer's number exceeds the number of options"
         ) from e
     question, target = (
         "" if part is None else str(part) for part in (question, target)

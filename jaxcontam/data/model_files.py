@@ -50,7 +50,7 @@ def check_model_folder(directory: Path) -> None:
             raise InputError(
                 f"{path}: {size:,} bytes (such a file of a model has at most "
                 f"{MOST_TEXT:,})",
-                hint="is it one of the model's?",
+                hint="check that it is a file of the model",
             )
 
 
@@ -96,7 +96,7 @@ def check_tensor_names(path: Path) -> None:
             if name in seen:
                 raise InputError(
                     f"{path}: names {name!r} twice",
-                    hint="two tensors of one name cannot be told apart: save it again",
+                    hint="save it again with one tensor per name",
                 )
             seen.add(name)
 
@@ -131,7 +131,7 @@ def _files(directory: Path) -> Iterator[tuple[Path, int]]:
             is_kernel = place.startswith(("/proc/", "/sys/"))
             if not stat.S_ISREG(found.st_mode) or is_kernel:
                 raise InputError(
-                    f"{path}: a pipe or a device, and no file of a model",
+                    f"{path}: a pipe or a device, not a file of a model",
                     hint="remove it",
                 )
             yield path, found.st_size
@@ -149,8 +149,8 @@ def _check_names(path: Path) -> None:
         for name in names:
             if isinstance(name, str) and Path(name).name != name:
                 raise InputError(
-                    f"{path}: {field} holds {name[:100]!r}, and must name files "
-                    "beside it"
+                    f"{path}: {field} holds {name[:100]!r}, but must name files in its "
+                    "folder"
                 )
 
 
@@ -171,5 +171,5 @@ def _check_vocabulary(path: Path) -> None:
 def _too_many(path: Path, what: str, found: int, most: int) -> InputError:
     return InputError(
         f"{path}: {found:,} {what} (a tokenizer has at most {most:,})",
-        hint="is it a tokenizer's?",
+        hint="check that it is a file of a tokenizer",
     )

@@ -137,7 +137,7 @@ def _choice(
     where = f"{benchmark.name}: example {item.number}"
     if item.answer is None:
         raise InputError(
-            f"{where}: no field tells the right option", hint=f"--answer-field {_NAMES}"
+            f"{where}: no field names the right option", hint=f"--answer-field {_NAMES}"
         )
     row = benchmark.rows[item.number - 1]
     letters = string.ascii_uppercase[: len(item.options)]
@@ -166,7 +166,7 @@ def _prompt(
         if field in hidden:
             raise InputError(
                 f"--template {template!r}: {field!r} is the answer",
-                hint="leave it out: it is what is asked for",
+                hint="leave it out: the model has to find it",
             )
         if field == "options" and options is not None:
             parts.append(options)

@@ -254,7 +254,7 @@ class _Lines:
         self.taken.append(line)
         if self._n_bytes > MAX_RECORD + _LINE:
             raise _OpenQuoteError(
-                f"a row of over {MAX_RECORD >> 20} MiB: is a quote left open?"
+                f"a row of over {MAX_RECORD >> 20} MiB, perhaps from an unclosed quote"
             )
         return line
 

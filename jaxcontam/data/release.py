@@ -83,9 +83,9 @@ def order_bits(records: Sequence[str]) -> float:
 def search_warnings(commitments: Sequence[Commitment]) -> list[str]:
     """Warnings on the proof of a small file, a sentence for each seed."""
     return [
-        f"{one.file} decides {one.bits:.0f} bits, so that a seed which gives what was "
-        "public before can be searched for: its proof is worth what the date of its "
-        "commitment is"
+        f"{one.file} decides {one.bits:.0f} bits, so a seed that reproduces what was "
+        "already public can be searched for: its proof is worth no more than the date "
+        "of its commitment"
         for one in commitments
         if one.bits is not None and one.bits <= SEARCHABLE_BITS
     ]
@@ -117,7 +117,7 @@ def make_release(
     if len(set(file.records)) < 2:
         raise InputError(
             f"{path}: fewer than two different examples",
-            hint="there is only one order of them",
+            hint="give at least two: otherwise there is only one order",
         )
     if any(record.endswith("\r") for record in file.records):
         # Before another line end it would become part of that one.
@@ -145,7 +145,7 @@ def read_release(path: Path, *, kind: str = KIND, method: str = METHOD) -> SeedF
         fields = json.loads(path.read_bytes())
     except OSError as e:
         raise InputError(
-            f"{path}: no seed file ({e.strerror})", hint=f"{kind} makes one"
+            f"{path}: no seed file ({e.strerror})", hint=f"make one with {kind}"
         ) from e
     except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: not a seed file (not JSON)") from e
@@ -161,7 +161,7 @@ def read_release(path: Path, *, kind: str = KIND, method: str = METHOD) -> SeedF
         raise InputError(
             f"{path}: unknown method {fields['method']!r} version "
             f"{fields['method_version']}",
-            hint="a newer jaxcontam may know it",
+            hint="try a newer jaxcontam",
         )
     if not re.fullmatch(f"[0-9a-f]{{{2 * SEED_BYTES}}}", fields["seed"]):
         raise InputError(f"{path}: the seed is not {SEED_BYTES} bytes in hexadecimal")
@@ -183,7 +183,7 @@ def check_release(
         is_table = path.suffix.lower() in (".csv", ".tsv")
         raise InputError(
             f"{place} (its records differ)",
-            hint="--no-header goes with both release and audit, or with neither"
+            hint="pass --no-header to both release and audit, or to neither"
             if is_table
             else "",
         )
@@ -199,7 +199,7 @@ def check_release(
     if sha256_of(path.read_bytes()) != release.file_digest:
         raise InputError(
             f"{place} (records and order agree; other bytes differ)",
-            hint="a header or line ends were changed since",
+            hint="restore the file: a header or line ends were changed",
         )
     return commitment(seed_file, made=release.made, bits=order_bits(file.records))
 

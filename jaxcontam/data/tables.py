@@ -79,7 +79,7 @@ def _columns(path: Path, fields: "pyarrow.Schema") -> list[str]:
     if fields.names and not kept:
         raise InputError(
             f"{path}: all columns are binary ({', '.join(fields.names)})",
-            hint="texts must be in columns of strings",
+            hint="store texts in columns of strings",
         )
     return kept
 
@@ -264,10 +264,10 @@ class CsvTable:
     def _refusal(self, where: str, header: Sequence[str], data: str) -> InputError:
         names = self._delimiter.join(["question", *"abcdefgh"][: len(header)])
         return InputError(
-            f"{where}: the first row has no names of columns, but data "
+            f"{where}: the first row holds data, not names of columns "
             f"({_begin(data)!r})",
-            hint=f"put a line with {len(header)} names above it, such as {names}; "
-            "audit, membership, calibrate and score take --no-header",
+            hint=f"put a line with {len(header)} names above it, such as {names}, or "
+            "pass --no-header to audit, membership, calibrate or score",
         )
 
 
@@ -308,7 +308,7 @@ def _after_separator(path: Path, text: str, delimiter: str) -> int:
     if found[1] != delimiter:
         raise InputError(
             f"{path}:1: cells are separated by {found[1]!r}",
-            hint=f"write them with {delimiter!r} in a {path.suffix} file",
+            hint=f"separate them with {delimiter!r} in a {path.suffix} file",
         )
     return found.end()
 

@@ -104,7 +104,7 @@ def text_of_field(field: str, row: Mapping[str, object] | None, where: str) -> s
     if text is None:
         raise InputError(
             f"{where}: field {field!r} is null",
-            hint='leave the record out, or write "" for an empty text',
+            hint='leave out the record, or write "" for an empty text',
         )
     return text
 
@@ -140,7 +140,7 @@ def _value_inside(path: str, row: Mapping[str, object], where: str) -> object:
             has_range = f"{n} values, {passed}[0] to [{n - 1}]" if n else "no value"
             raise InputError(
                 f"{where}: no {passed}[{index}] ({passed} has {has_range})",
-                hint="name a place that every record has",
+                hint="name an index that every record has",
             )
         else:
             inside = isinstance(value, Mapping) and value is not row
@@ -249,7 +249,8 @@ def array_elements(path: pathlib.Path, text: str) -> Iterator[tuple[object, int,
         line = f":{e.lineno}" if isinstance(e, json.JSONDecodeError) else ""
         raise InputError(
             f"{path}{line}: not a JSON array ({json_fault(e)})",
-            hint="a .json file holds one array; one value a line is .jsonl",
+            hint="write one array in a .json file; name a file with one value per line "
+            ".jsonl",
         ) from e
     return element_spans(text, start)
 

@@ -172,8 +172,8 @@ def blind_baselines(
     if n_documents < FEWEST:
         what = "texts" if clusters is None else "documents"
         warning = (
-            f"no blind baseline: the smaller group has {n_documents} distinct {what}, "
-            f"and {FEWEST} are needed"
+            f"no blind baseline: the smaller group has {n_documents} distinct {what} "
+            f"(needs {FEWEST})"
         )
         folds_N = np.zeros(N, np.int64)
         return Blind((), np.empty((N, 0)), folds_N, None, False, warnings=(warning,))
@@ -347,36 +347,36 @@ def conditions(
     reads half of it is found out by the last.
     """
     if not blind.rows:
-        return ("no blind baseline could be made: more texts",)
+        return ("no blind baseline could be made: give more texts",)
     found = []
     if blind.above_chance or (blind.low is not None and blind.low > BLIND_AUC):
         found.append(
-            "a blind baseline tells the sides apart, so that labels were not assigned "
-            "by chance: take texts of one kind and date on both sides"
+            "a blind baseline tells the sides apart, so labels were not assigned at "
+            "random: take texts of one kind and date on both sides"
         )
     if increment_p is None or increment_p > INCREMENT_LEVEL:
         found.append(
-            "the score does not surely add to the blind baselines "
-            f"({_needed(increment_p, INCREMENT_LEVEL)}): more texts"
+            "the score is not shown to add to the blind baselines "
+            f"({_needed(increment_p, INCREMENT_LEVEL)}): give more texts"
         )
     if beside is None:
         return (
             *found,
-            "no reference model that saw neither side was asked (membership "
-            "--reference), so that the verdict is at most `may rank higher`: one side "
-            "may be less fluent",
+            "no reference model that saw neither side was given (membership "
+            "--reference), so the verdict is at most `may rank higher`: one side may "
+            "be less fluent",
         )
-    aucs = f"AUC {beside.reference_auc:.2f} beside {beside.score_auc:.2f}"
+    aucs = f"AUC {beside.reference_auc:.2f} against {beside.score_auc:.2f}"
     if beside.p_value > CONTAMINATED_LEVEL:
         found.append(
             f"the reference model may rank as well as {beside.score} ({aucs}; "
-            f"{_needed(beside.p_value, CONTAMINATED_LEVEL)}): more texts"
+            f"{_needed(beside.p_value, CONTAMINATED_LEVEL)}): give more texts"
         )
     if beside.half_p_value > HALF_LEVEL:
         found.append(
-            f"the reference model may show half of what {beside.score} shows ({aucs}; "
-            f"{_needed(beside.half_p_value, HALF_LEVEL)}), as where one side is easier "
-            "to read: more texts, of one kind on both sides"
+            f"the reference model may show half the effect of {beside.score} ({aucs}; "
+            f"{_needed(beside.half_p_value, HALF_LEVEL)}), for example if one side is "
+            "easier to read: give more texts, of one kind on both sides"
         )
     return tuple(found)
 
@@ -387,19 +387,19 @@ def verdict_warnings(
     """Reasons why `may rank higher` is no more, or a word on a reversed ranking."""
     if verdict == LOWER:
         return (
-            f"members rank lower than non-members (AUC {auc:.2f}): were the files, or "
-            "the labels, swapped",
+            f"members rank lower than non-members (AUC {auc:.2f}): check that the "
+            "files, or the labels, were not swapped",
         )
     if verdict != MAYBE:
         return ()
     level = CONTAMINATED_LEVEL
-    small = () if p_value <= level else (f"{_needed(p_value, level)}: more texts",)
+    small = () if p_value <= level else (f"{_needed(p_value, level)}: give more texts",)
     return (*small, *unmet)
 
 
 def _needed(p_value: float | None, level: float) -> str:
     p = "no p-value" if p_value is None else f"p = {p_value:.2g}"
-    return f"{p}, at most {level:g} is needed"
+    return f"{p}, at most {level:g} is required"
 
 
 def grouped_folds(

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 # Documents of the printed table, as in table 2 of Shi et al.; the page has all.
 _PRINTED = 20
 # Titles of the page's columns that are shorter here.
-_SHORT = {"p, permuted labels": "p", "gain over blind (95 %)": "gain over\nblind"}
+_SHORT = {"p, permuted labels": "p", "gain over blind (95%)": "gain over\nblind"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ def print_membership(report: Report, console: Terminal) -> None:
         tables = [_ranking(ranked, blind, *one) for one in (*shown, (False, False, 1))]
         console.print(first_that_fits(tables, console)[0], crop=False)
     elif blind:
-        header = ("texts against non-members, blind", "AUC (95 %)")
+        header = ("texts against non-members, blind", "AUC (95%)")
         rows = [(blind_name(one.name), auc_words(one)) for one in blind]
         console.print(bare_table(header, rows, gap=2))
     for row in report.thresholds:
@@ -196,6 +196,6 @@ def _ranking(
     for one in blind:
         table.add_row(f"blind: {blind_name(one.name)}", auc_words(one), style="dim")
     if n_rates < len(points):
-        table.caption = "the other rates stand in the report"
+        table.caption = "the other rates are in the report"
         table.caption_justify = "left"
     return table

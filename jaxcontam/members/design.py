@@ -85,10 +85,10 @@ class MembershipDesign(TextFlags):
         if self.members is not None and self.nonmembers is None:
             raise InputError(
                 "--members without --nonmembers",
-                hint="members are compared with texts that cannot have been seen",
+                hint="give texts that cannot have been seen, to compare members with",
             )
         if self.label_field is not None and self.nonmembers is not None:
             raise InputError(
                 "--label-field and --nonmembers contradict each other",
-                hint="labels stand in one file, or two files are the two sides",
+                hint="give one file with labels, or two files, one for each side",
             )

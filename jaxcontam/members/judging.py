@@ -77,11 +77,11 @@ FEWEST_OF_SET = 20
 """Texts, or documents, of each set below which there is no set-level test."""
 
 _MAY_BE_KIND = (
-    "what Benjamini and Hochberg discover may be texts that are easier to read, not "
-    "texts that were seen: the primary score does not go beyond a reference model"
+    "the discoveries of Benjamini-Hochberg may be texts that are easier to read, not "
+    "texts that were seen: the primary score does not exceed that of a reference model"
 )
 
-_NO_SHARE = "texts of one document are alike, so that no share seen is given"
+_NO_SHARE = "texts of one document are alike, so no share seen is given"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -333,9 +333,8 @@ def judge(
             unit = "texts" if sides is None else "documents"
             raise InputError(
                 f"{name}: too few {unit} of {group} can be compared ({n})",
-                hint="an AUC needs at least 2 in each group, an interval that tells "
-                f"something about {FEW_TEXTS}; texts without a score and those that "
-                "stand more than once take no part",
+                hint="an AUC needs at least 2 in each group, a useful interval about "
+                f"{FEW_TEXTS}; texts without a score and repeated texts are left out",
             )
     blind = both.blind(seed)
     p_M = auc_p_values(table.values, labels_N, codes_N, n=N_PERMUTATIONS, seed=seed)
@@ -430,15 +429,15 @@ def _warnings(
         )
     elif min(n_each) < FEW_TEXTS:
         found.append(
-            f"the smaller group has {min(n_each)} texts only; fewer than {FEW_TEXTS} "
-            "leave the AUC very uncertain"
+            f"the smaller group has {min(n_each)} texts only; with fewer than "
+            f"{FEW_TEXTS} the AUC is very uncertain"
         )
     for fpr in fprs:
         expected = fpr * n_each[1]
         if expected < 1:
             found.append(
                 f"no threshold at a false-positive rate of {fpr:g}: it needs at least "
-                f"{int(np.ceil(1 / fpr - 1e-9))} non-members, there are {n_each[1]}"
+                f"{int(np.ceil(1 / fpr - 1e-9))} non-members (found {n_each[1]})"
             )
         elif expected < FEW_FALSE:
             found.append(
@@ -503,7 +502,7 @@ def judge_texts(
     if table.names != pool.names:
         raise ValueError(f"scores must be the same, got {table.names}, {pool.names}")
     if (clusters is None) != (pool_clusters is None):
-        raise ValueError("clusters must be of both sets or of none")
+        raise ValueError("clusters must be given for both sets or for neither")
     if len(table.values) != len(texts) or len(pool.values) != len(pool_texts):
         raise ValueError("each text must have a row of scores")
     documents = reference = None
@@ -525,8 +524,8 @@ def judge_texts(
     if is_suspect.all():
         raise InputError(
             f"{name}: no text is left in the pool of non-members",
-            hint="texts without a score, those that are in question, too, and those "
-            "that stand more than once are no part of it",
+            hint="texts without a score, texts that are also in question, and repeated "
+            "texts are left out of it",
         )
     pool_LM = values[~is_suspect]
     codes_L = None if codes is None else codes[~is_suspect]
@@ -672,26 +671,26 @@ def _pool_warnings(
     unit = "non-members" if codes_L is None else "documents of non-members"
     found = [
         f"no threshold at a false-positive rate of {fpr:g}: it needs a pool of at "
-        f"least {int(np.ceil(1 / fpr - 1 - 1e-9))} {unit}, there are {n_pool}"
+        f"least {int(np.ceil(1 / fpr - 1 - 1e-9))} {unit} (found {n_pool})"
         for fpr in fprs
         if fpr * (n_pool + 1) < 1
     ]
     if codes_L is not None and n_pool < len(codes_L):
         found.append(
-            f"the pool comes from {n_pool} documents, each of which counts as one: a "
-            "p-value is that of a text from another document, and the false-positive "
+            f"the pool comes from {n_pool} documents, and each counts as one: a "
+            "p-value applies to a text from another document, and the false-positive "
             "rate of a threshold has no interval"
         )
     if set_result is None:
         found.append(
             f"no set-level test: each set needs at least {FEWEST_OF_SET} texts, or "
-            "documents where texts come from some"
+            "documents if texts come from documents"
         )
     elif set_result.verdict == CONFOUNDED:
         found.append(
-            "the texts alone tell the suspected set from the pool, so that p-values, "
-            "thresholds and the share seen may show a difference of kind or date, not "
-            "of memory"
+            "the texts alone tell the suspected set from the pool, so p-values, "
+            "thresholds and the share seen may show a difference in kind or date, not "
+            "memory"
         )
     return (*found, *blind.warnings)
 
@@ -721,8 +720,8 @@ def _is_constant(scores_N: np.ndarray) -> bool:
 def _constant_warnings(name: str, scores_N: np.ndarray) -> tuple[str, ...]:
     """One sentence where a score is the same for every text, else nothing."""
     said = (
-        f"{name} is the same for every text, so that it shows nothing, neither memory "
-        "nor the lack of it",
+        f"{name} is the same for every text, so it shows neither memory nor its "
+        "absence",
     )
     return said if _is_constant(scores_N) else ()
 
@@ -730,7 +729,6 @@ def _constant_warnings(name: str, scores_N: np.ndarray) -> tuple[str, ...]:
 def _unscored_warnings(n: int) -> list[str]:
     """One sentence where texts have no score, else nothing."""
     said = (
-        f"texts without a score, which are left out: {n} (empty, or without a token "
-        "that could be scored)"
+        f"texts without a score are left out: {n} (empty, or without a token to score)"
     )
     return [said] if n else []

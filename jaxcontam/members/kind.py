@@ -122,6 +122,6 @@ MEMBERSHIP = kind_of_texts(
     page=_page,
     rebuild=_rebuilt,
     checked="AUCs, rates, p-values, blind baselines, thresholds, verdicts and digests "
-    "agree; the scores themselves need the model and were not computed again",
+    "agree; the scores themselves need the model and were not recomputed",
     skip=("setting",),
 )

@@ -225,15 +225,15 @@ def _labelled(texts: LabelledTexts, length: int | None) -> RunTexts:
         (only,) = sides
         raise InputError(
             f"{texts.name}: every label says {MEMBER if only else NONMEMBER}",
-            hint="a comparison needs both sides; without labels, give known "
+            hint="give texts of both sides; if there are no labels, give known "
             "non-members with --nonmembers",
         )
     role = {True: MEMBER, False: NONMEMBER, None: TEXT}
     warnings = _how_read(texts, length)
     if n_unknown := texts.labels.count(None):
         warnings.append(
-            f"{texts.name}: {n_unknown} of {len(texts)} texts have no label: they take "
-            "no part in the comparison"
+            f"{texts.name}: {n_unknown} of {len(texts)} texts have no label and are "
+            "left out of the comparison"
         )
     return RunTexts(
         name=texts.name,
@@ -269,9 +269,10 @@ def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> R
         counts = Counter(name for part, _ in parts for name in set(part.clusters or ()))
         if n := sum(count > 1 for count in counts.values()):
             warnings.append(
-                f"{n} names of documents stand in more than one file and are taken for "
-                "a document each; where texts of one document stand in two, no p-value "
-                "holds: leave --document-field out if each text was put there by lot"
+                f"{n} names of documents occur in more than one file, and each is "
+                "counted as one document; if texts of one document are in two files, "
+                "no p-value holds: leave out --document-field if each text was "
+                "assigned at random"
             )
         is_told = n > 0 or any(part.clusters is None for part, _ in parts)
         clusters = tuple(
@@ -294,13 +295,13 @@ def _how_read(texts: LabelledTexts, length: int | None) -> list[str]:
     found = [f"{texts.name}: {words}" for words in texts.left_out]
     if texts.whole_rows:
         found.append(
-            f"{texts.name}: each row is a text as it stands, as in audit (it has: "
-            f"{_names(texts)}); --text-field or --template chooses"
+            f"{texts.name}: each whole row is a text, as in audit (it has: "
+            f"{_names(texts)}); choose with --text-field or --template"
         )
     if length is not None and texts.n_short:
         found.append(
             f"{texts.name}: {texts.n_short} of {len(texts)} texts have fewer than "
-            f"{length} words and are scored as they are"
+            f"{length} words and are scored whole"
         )
     return found
 
@@ -555,10 +556,10 @@ def check_sides(run: RunTexts, left_out_N: np.ndarray | None = None) -> None:
     known = dict.fromkeys(run.clusters_of(others_N) or ())
     if split := [document for document in known if document in others]:
         raise InputError(
-            f"{run.name}: {len(split)} documents hold non-members and other texts, "
-            f"such as {split[0]!r}",
-            hint="documents are compared as a whole; leave --document-field out where "
-            "each text was given its label by lot",
+            f"{run.name}: {len(split)} documents hold both non-members and other "
+            f"texts, such as {split[0]!r}",
+            hint="documents are compared as a whole; leave out --document-field if "
+            "labels were assigned to texts at random",
         )
     for role, sides in ((MEMBER, LABELLED), (TEXT, ASKED)):
         first_N = run.with_role(role)
@@ -576,11 +577,15 @@ def check_sides(run: RunTexts, left_out_N: np.ndarray | None = None) -> None:
             if n >= 2 or (known, role) == (MEMBER, TEXT):
                 continue
             unit = "text" if documents is None else "document"
-            shots = " beside those of a prefix" if (side_N & left_out_N).any() else ""
+            shots = (
+                (" in addition to those of a prefix")
+                if (side_N & left_out_N).any()
+                else ""
+            )
             more = ", or leave recall and con_recall out" if shots else ""
             raise InputError(
                 f"{run.name}: {n} {unit}{'' if n == 1 else 's'} of {known}s{shots} can "
-                "be compared, at least 2 are needed",
+                "be compared (needs at least 2)",
                 hint="; ".join([*found.warnings, f"give more of them{more}"]),
             )
 
@@ -624,7 +629,7 @@ def choose(
         lost = [row.name for row in SCORES.values() if "moments" in row.reads]
         notes = (
             f"{', '.join(lost)} left out: they read the distribution over the whole "
-            "vocabulary, and the server gives log-probabilities of the texts alone",
+            "vocabulary, but the server gives log-probabilities of the texts alone",
         )
     return ChosenScores(
         methods=tuple(methods),
@@ -671,7 +676,7 @@ def _primary(name: str | None, methods: Sequence[ScoreMethod], fraction: float) 
     if wanted not in names:
         raise InputError(
             f"--primary {name} is not among the scores ({', '.join(names)})",
-            hint="name it after --scores, too, or choose one of these",
+            hint="add it to --scores, or choose one of these",
         )
     return wanted
 
@@ -688,8 +693,8 @@ def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarr
             distinct.setdefault(run.texts[i], i)
     if len(distinct) < n_shots + FEWEST:
         raise InputError(
-            f"{run.name}: {len(distinct)} distinct {role}s, too few to take "
-            f"{n_shots} of them as a prefix",
+            f"{run.name}: {len(distinct)} distinct {role}s, too few to use {n_shots} "
+            "of them as a prefix",
             hint=f"give more {role}s, or leave recall and con_recall out",
         )
     digest = content_digest([*distinct])

@@ -51,17 +51,17 @@ if TYPE_CHECKING:
 _MOST_POINTS = 200
 _WORDS = PageWords(
     assumed=(
-        "That nothing but training tells the two sides apart: the same source, years, "
-        "topics and lengths. Only a split drawn at random makes sure of it.",
-        "That texts, or documents where a field names them, are independent draws.",
-        "That the reference model, where one was asked, read neither side.",
+        "That the two sides differ in training alone: the same source, years, topics "
+        "and lengths. Only a split drawn at random ensures this.",
+        "That texts (or documents, if a field names them) are independent draws.",
+        "That the reference model, if one was used, read neither side.",
     ),
     limits=(
         "Nothing here proves that one particular text was read. Even a high AUC leaves "
         "single texts uncertain.",
-        "An AUC near 0.5 does not say that the texts were not read: what was read once "
-        "among billions of words is hardly more familiar than what was not.",
-        "A threshold or a rate holds for texts like those that it was found on.",
+        "An AUC near 0.5 does not say that the texts were not read: a text read once "
+        "among billions of words is hardly more familiar than an unread one.",
+        "A threshold or a rate holds only for texts like those on which it was found.",
         THIS_ONE,
     ),
 )
@@ -69,26 +69,26 @@ _WORDS = PageWords(
 COMMAND = "membership"
 
 _MEANINGS = {
-    "ranking": "A ranking, no proof: other topics, years or lengths on the two sides "
-    "move every score, so that blind baselines, which never ask the model, stand "
-    "beside. Texts that are only less fluent rank lower with every model; a reference "
-    "model that saw neither side (--reference) shows that.",
+    "ranking": "A ranking, not a proof: if the two sides differ in topic, year or "
+    "length, every score shifts. So blind baselines, which never query the model, are "
+    "reported alongside. Texts that are merely less fluent rank lower with every "
+    "model; a reference model that saw neither side (--reference) reveals that.",
     "set": "The p-value of a text is the share of known non-members that look at least "
-    "as familiar to the model. It holds on average over texts that come from where the "
-    "non-members come from; it is no proof for a single text. What stands among the "
-    "non-members, too, or more than once, has none.",
+    "as familiar to the model. It holds on average over texts from the same source as "
+    "the non-members; it proves nothing about a single text. A text that is also among "
+    "the non-members, or occurs more than once, has none.",
     "scores": "Scores alone: higher looks more familiar to the model. Without known "
     "non-members there is no threshold, no p-value and no verdict.",
 }
 _BOLD = (
-    " The score in bold was fixed beforehand, and decides alone; the others have no "
-    "correction for their number. AUC: how often a member scores above a non-member. "
-    "Gain: AUC of the blind features with the score, less AUC without it, both "
+    " The score in bold was fixed beforehand and alone decides; the others are not "
+    "corrected for their number. AUC: how often a member scores above a non-member. "
+    "Gain: AUC of the blind features with the score, minus AUC without it, both "
     "cross-validated."
 )
 _ROC = (
     "Share of members found against share of non-members taken for members, on "
-    "logarithmic axes: low false-positive rates are where a verdict on texts lives."
+    "logarithmic axes: a verdict on single texts depends on low false-positive rates."
 )
 _BLIND = {
     "bag_of_words": "a bag of words",
@@ -100,17 +100,18 @@ _BLIND = {
 }
 _CHECK = (
     Code("texts.jsonl"),
-    " beside this file holds each text with all its scores; ",
+    " in this folder holds each text with all its scores; ",
     Code("jaxcontam verify DIR"),
-    " computes every number and the verdict again from it, without the model.",
+    " recomputes every number and the verdict from it, without the model.",
 )
 _RATES = (
-    "A rate is the share of a document's texts at or above the cut. It is no share of "
-    "the document that was read and no proof: unread documents show rates above zero, "
-    "and a low rate clears none. Intervals (Wilson) take texts for independent; those "
-    "of one document resemble each other, so that the truth is wider."
+    "A rate is the share of a document's texts at or above the cut. It is not the "
+    "share of the document that was read, and proves nothing: unread documents show "
+    "rates above zero, and a low rate does not clear a document. Intervals (Wilson) "
+    "assume independent texts; texts of one document resemble each other, so the true "
+    "intervals are wider."
 )
-_HELD_OUT = "Each is judged by the cut that all other known documents give."
+_HELD_OUT = "Each is judged by the cut found on all other known documents."
 _N_TOP = 20
 _BEGINNING = 120
 # Curves of more scores than this cannot be told apart.
@@ -219,7 +220,7 @@ def ranking_columns(
 
     signs = {"le": "≤", "lt": "<"}
     return [
-        ("AUC (95 %)", auc_words),
+        ("AUC (95%)", auc_words),
         *(
             (
                 f"TPR at FPR {signs[point.convention]} {point.fpr:.3g}",
@@ -228,7 +229,7 @@ def ranking_columns(
             for i, point in enumerate(points)
         ),
         ("p, permuted labels", lambda row: plain_p(row.p_value)),
-        ("gain over blind (95 %)", gain),
+        ("gain over blind (95%)", gain),
     ]
 
 
@@ -247,9 +248,9 @@ def beside_words(row: ScoreResult | SetResult | None) -> list[str]:
     if beside is None:
         return []
     return [
-        f"Beside the reference model (AUC {beside.reference_auc:.2f}): {beside.score} "
-        f"(AUC {beside.score_auc:.2f}) ranks better, p {plain_p(beside.p_value)}; half "
-        "of what it shows is more than the reference shows, "
+        f"Compared with the reference model (AUC {beside.reference_auc:.2f}): "
+        f"{beside.score} (AUC {beside.score_auc:.2f}) ranks better, p "
+        f"{plain_p(beside.p_value)}; half of its effect exceeds that of the reference, "
         f"p {plain_p(beside.half_p_value)}."
     ]
 
@@ -262,12 +263,12 @@ def share_sentences(study: MembershipStudy) -> list[str]:
         if seen.low and not seen.beyond_reference:
             act = "rank above what the non-members explain"
             if_so = (
-                " This may be a difference of kind: what a reference model that saw "
-                "neither side shows of it is not ruled out."
+                " This may be a difference of kind: a reference model that saw neither "
+                "side may show it too."
             )
         found.append(
             f"At least {seen.low:.1%} of {seen.n_texts:,} distinct texts in question "
-            f"{act} (95 %, by {seen.method}; estimate {seen.estimate:.1%}), if the "
+            f"{act} (95%, by {seen.method}; estimate {seen.estimate:.1%}), if the "
             f"others are like the {seen.n_pool:,} non-members; seen texts that score "
             f"like unseen ones are not counted.{if_so}"
         )
@@ -279,7 +280,7 @@ def share_sentences(study: MembershipStudy) -> list[str]:
         )
         found.append(
             f"CoDeC: another text of its own file lowers the confidence in {sides}; "
-            "texts of a kind that the model knows have a high share unseen."
+            "texts of a kind that the model knows have a high share even if unseen."
         )
     return found
 
@@ -309,7 +310,7 @@ def rate_table(found: DocumentRates, *roles: str) -> Table:
         ]
         for row in rows
     ]
-    header = ("document", "known as", "texts", "rate", "95 % interval")
+    header = ("document", "known as", "texts", "rate", "95% interval")
     return Table(header, cells, "rates of documents", words=(1,))
 
 
@@ -333,7 +334,7 @@ def _rankings(report: Report, study: MembershipStudy) -> list[Section]:
     counts = _counts(decisive_row(report), study)
     blind = [[blind_name(one.name), auc_words(one)] for one in report.blind]
     if not ranked:
-        header, label = ("blind baseline", "AUC (95 %)"), "blind baselines"
+        header, label = ("blind baseline", "AUC (95%)"), "blind baselines"
         parts = [Table(header, blind, label), Paragraph(counts, "quiet")]
         title = "Can the two files be told apart without the model?"
         return [Section(parts, title)] if blind else []
@@ -444,7 +445,7 @@ def membership_figure(
 
 
 def _thresholds(rows: Sequence[TextThreshold]) -> list[Section]:
-    header = ("score", "wanted FPR", "threshold", "its FPR on new non-members (95 %)")
+    header = ("score", "wanted FPR", "threshold", "its FPR on new non-members (95%)")
     header += ("texts above", "discoveries (Benjamini-Hochberg)")
     cells = [
         [
@@ -483,7 +484,9 @@ def _counts(row: ScoreResult | SetResult | None, study: MembershipStudy) -> str:
     if isinstance(row, ScoreResult) and row.n_clusters is not None:
         words.append(f"from {row.n_clusters:,} documents")
     if study.n_left_out:
-        words.append(f"{study.n_left_out:,} texts stand in a prefix and are left out")
+        words.append(
+            f"{study.n_left_out:,} texts are part of a prefix and are left out"
+        )
     if study.n_unscored:
         words.append(f"{study.n_unscored:,} texts have no token to score")
     return "; ".join(words) + "."

@@ -327,8 +327,8 @@ def _planned(
     for i, text in enumerate(texts):
         if text in shown:
             raise InputError(
-                f"text {i + 1}: stands in the prefix of recall or con_recall too",
-                hint="texts of a prefix cannot be scored: take them out of the file",
+                f"text {i + 1}: also in the prefix of recall or con_recall",
+                hint="remove texts of a prefix from the file: they cannot be scored",
             )
     sequences = model.sequences(texts)
     own = _sequences_of(sequences, range(len(texts)))
@@ -362,7 +362,7 @@ def _check_inputs(
     methods: Sequence[ScoreMethod], model: TextModel, inputs: Inputs
 ) -> None:
     """Check that every method has what it reads, before anything is scored."""
-    directory = "give a model directory, or leave the score out"
+    directory = "give a model directory, or leave out the score"
     missing: dict[Reading, tuple[str, str]] = {}
     if model.with_moments is None:
         missing["moments"] = "log-probabilities of the whole vocabulary", directory
@@ -387,7 +387,7 @@ def _check_inputs(
         )
     if not inputs.company:
         two = "give 2 distinct texts or more of each side"
-        missing["own_file"] = "another text beside each one", two
+        missing["own_file"] = "a second text for each one", two
     for method in methods:
         for reading in method.reads:
             if reading in missing:
@@ -602,9 +602,9 @@ def _prefix_of(
     if not kept:
         flag = "--members" if reading == "member_prefix" else "--nonmembers"
         raise InputError(
-            f"no text of {flag} fits the model's context of {model.context} tokens "
-            f"before the longest text ({longest} tokens)",
-            hint="cut texts with --length, or leave recall and con_recall out",
+            f"no text of {flag} fits into the model's context of {model.context} "
+            f"tokens before the longest text ({longest} tokens)",
+            hint="cut texts with --length, or leave out recall and con_recall",
         )
     return np.concatenate([*model.sequences([""]), *(ids[i] for i in kept)])
 

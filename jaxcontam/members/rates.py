@@ -143,8 +143,8 @@ def sweep_min_k(
     N, M = values_NM.shape
     if len(names) != M or is_member_N.shape != (N,):
         raise ValueError(
-            f"names and labels must fit values of {(N, M)}, "
-            f"got {len(names)} and {is_member_N.shape}"
+            f"names and labels must match values of {(N, M)}, got {len(names)} and "
+            f"{is_member_N.shape}"
         )
     is_scored_N = np.asarray(np.isfinite(values_NM).all(axis=1))
     is_held_out_N = halves(is_member_N, is_scored_N, seed=seed, clusters=clusters)

@@ -283,7 +283,7 @@ def _counted_tokens(
     if model.vocab_size is None:
         raise InputError(
             "--corpus: its tokens are counted with the model's own tokenizer",
-            hint="--tokenizer DIR gives that of a served model",
+            hint="--tokenizer DIR gives the tokenizer of a served model",
         )
     files = [file for path in corpus for file in list_corpus(path, leave_out=out)[0]]
     state = [[os.path.realpath(f.path), f.size, f.modified] for f in files]
@@ -314,8 +314,8 @@ def _documents(files: Sequence[CorpusFile], progress: Progress) -> Iterator[str]
             if isinstance(part, Fault):
                 raise InputError(
                     f"{part.file}: line {part.line}: {part.reason}",
-                    hint="mend or leave out this record: frequencies of a part of a "
-                    "corpus are others",
+                    hint="mend or remove this record: frequencies of only a part of a "
+                    "corpus would differ",
                 )
             progress(before + part.n_read, n_bytes)
             yield part.text
@@ -350,8 +350,8 @@ def _fitted(run: RunTexts, chosen: ChosenScores, model: TextModel) -> ChosenScor
         full = f"the longest text ({longest} tokens) fills the model's context"
         if longest >= model.context and "codec" in chosen.named:
             raise InputError(
-                f"codec: {full}, so that none fits before it",
-                hint="cut texts with --length, or leave codec out",
+                f"codec: {full}, so no other text fits before it",
+                hint="cut texts with --length, or leave out codec",
             )
         if longest >= model.context:
             chosen = chosen.without("own_file", f"codec left out: {full}")
@@ -361,8 +361,8 @@ def _fitted(run: RunTexts, chosen: ChosenScores, model: TextModel) -> ChosenScor
         if not fits and not chosen.named & set(names):
             chosen = chosen.without(
                 reading,
-                f"{' and '.join(names)} left out: no known text fits the model's "
-                "context before the longest text; --length would cut it",
+                f"{' and '.join(names)} left out: no known text fits into the model's "
+                "context before the longest text; --length cuts texts",
             )
         elif 0 < len(fits) < len(some):
             shots: dict[Reading, np.ndarray] = {**chosen.shots, reading: some[fits]}
@@ -460,7 +460,7 @@ def dry_run_words(plan: MembershipPlan, limits: Budget) -> str:
         assert isinstance(prompts, CountedPrompts)
         words = sending_words(prompts.estimate(limits))
         if inputs.reference is not None:
-            words += " What the reference model costs is not counted."
+            words += " The cost of the reference model is not counted."
         return first + words
     seed = plan.asked.seed
     n_targets = count_targets(plan.texts, methods, model, inputs=inputs, seed=seed)
@@ -471,7 +471,7 @@ def dry_run_words(plan: MembershipPlan, limits: Budget) -> str:
     n_rows = max(1, model.plain.batch_tokens // length)
     seconds = batch_seconds(model.plain, (n_rows, length)) / (n_rows * length)
     return first + (
-        f"{n_targets:,} tokens to score, those in the store among them: about "
-        f"{n_targets * seconds / 60:.1f} minutes here at the speed of a timed batch\n"
-        "nothing was scored"
+        f"{n_targets:,} tokens to score, including those in the store: about "
+        f"{n_targets * seconds / 60:.1f} minutes here at the speed of a timed "
+        "batch\nnothing was scored"
     )

@@ -64,7 +64,7 @@ LOSS = ScoreMethod(
     cost="1 pass",
     finds="presence in any order, as a ranking; takes plain texts for members",
     source="Yeom et al. 2018, arXiv:1709.01604; Carlini et al. 2021, arXiv:2012.07805",
-    departure="the first token counts too, after BOS or EOS where there is one",
+    departure="the first token counts too, after BOS or EOS if there is one",
 )
 
 
@@ -84,7 +84,7 @@ ZLIB = ScoreMethod(
     name="zlib",
     score=zlib_score,
     cost="1 pass",
-    finds="as loss, with repetitive texts counting less; depends on length",
+    finds="as loss, but repetitive texts count less; depends on length",
     source="Carlini et al. 2021, arXiv:2012.07805",
 )
 
@@ -103,7 +103,7 @@ LOWERCASE = ScoreMethod(
     score=lowercase,
     reads=("lowercase",),
     cost="2 passes",
-    finds="texts known in the very letters; blind where there are no capitals",
+    finds="texts known letter by letter; blind to texts without capitals",
     source="Carlini et al. 2021, arXiv:2012.07805",
     departure="their released scores are minus this ratio, with labels turned too",
 )
@@ -128,7 +128,7 @@ NEIGHBOURHOOD = ScoreMethod(
     finds="texts known word for word",
     source="Mattern et al. 2023, arXiv:2305.18462",
     departure="without a masked model neighbours are edits of words and characters, "
-    "which are worse texts, so that plain edits cost members and others alike",
+    "which are worse texts, so edits cost members and non-members alike",
 )
 
 
@@ -148,11 +148,11 @@ REFERENCE = ScoreMethod(
     reads=("reference",),
     needs="log-probabilities of two models (--reference)",
     cost="1 pass of each model",
-    finds="what the model knows and a like model does not; strongest where the "
+    finds="what the model knows and a similar model does not; strongest if the "
     "reference saw the same kind of text",
     source="Carlini et al. 2021, arXiv:2012.07805; Shi et al. 2023, arXiv:2310.16789",
     departure="log-probabilities on both sides; the released code mixes one with a "
-    "loss where the model stands behind an API",
+    "loss if the model is behind an API",
 )
 
 
@@ -171,10 +171,11 @@ RECALL = ScoreMethod(
     reads=("nonmember_prefix",),
     needs="log-probabilities; some known non-members (--nonmembers)",
     cost="2 passes, one of them after the prefix",
-    finds="texts that the model would rather recall than read",
+    finds="texts that the model recalls rather than reads",
     source="Xie et al. 2024, arXiv:2406.15968",
     departure="one prefix for all texts, of as many texts as fit with the longest, "
-    "joined by newlines; theirs are joined by nothing and counted by mean length",
+    "joined by newlines; theirs are joined without a separator and counted by mean "
+    "length",
 )
 
 
@@ -197,7 +198,7 @@ CON_RECALL = ScoreMethod(
     needs="log-probabilities; some known members and non-members (--members and "
     "--nonmembers)",
     cost="3 passes, two of them after a prefix",
-    finds="as recall; only where some members are known for certain",
+    finds="as recall; only if some members are known for certain",
     source="Wang et al. 2024, arXiv:2409.03363",
     departure="gamma is fixed, not the best of nine on the texts under test; prefixes "
     "as for recall",
@@ -221,12 +222,12 @@ CODEC = ScoreMethod(
     reads=("own_file",),
     needs="log-probabilities; 2 texts or more of each side",
     cost="2 passes, one of them after another text",
-    finds="files whose texts do not help to read each other, be it that they were seen "
-    "or that the model knows their kind: it says little of which split was seen "
-    "(Zarzecki et al. 2026, arXiv:2606.03305)",
+    finds="files whose texts do not help to predict each other, either because they "
+    "were seen or because the model knows their kind; says little about which split "
+    "was seen (Zarzecki et al. 2026, arXiv:2606.03305)",
     source="Zawalski et al. 2025, arXiv:2510.27055",
-    departure="one text stands in front, and each in front of one other; a score for "
-    "each text beside the share of the file",
+    departure="one text precedes each, and each precedes one other; a score for each "
+    "text as well as the share of the file",
 )
 
 
@@ -245,7 +246,7 @@ GRADIENT_NORM = ScoreMethod(
     reads=("gradients",),
     needs="the weights",
     cost="a forward and a backward pass",
-    finds="texts that the model has no more to learn from",
+    finds="texts from which the model has nothing left to learn",
     source="Nasr et al. 2019, arXiv:1812.00910; Duan et al. 2024, arXiv:2402.07841",
     departure="one L2 norm over all weights; MIMIR takes by default the mean over "
     "tensors of their largest entries",
@@ -304,7 +305,8 @@ def min_k_at(fraction: float) -> ScoreMethod:
         score=lambda text: min_k(text, fraction=fraction),
         setting=f"k={100 * fraction:g}%",
         cost="1 pass",
-        finds="presence in any order, as a ranking beside unseen texts; proves nothing",
+        finds="presence in any order, as a ranking against unseen texts; proves "
+        "nothing",
         source="Shi et al. 2023, arXiv:2310.16789",
         departure="keeps at least one token; theirs keeps none of a text shorter than "
         "1 / k",
@@ -335,7 +337,7 @@ def min_k_pp_at(fraction: float) -> ScoreMethod:
         setting=f"k={100 * fraction:g}%",
         needs="log-probabilities of the whole vocabulary",
         cost="1 pass",
-        finds="as min_k, with places where everything is unlikely counting less",
+        finds="as min_k, but places where everything is unlikely count less",
         source="Zhang et al. 2024, arXiv:2404.02936",
         departure="variance as a centred sum, at least 1e-12; keeps at least one token",
     )
@@ -408,7 +410,7 @@ SURP = ScoreMethod(
     setting=f"k={100 * FRACTION:g}%, entropy < {MOST_ENTROPY:g}",
     needs="log-probabilities of the whole vocabulary",
     cost="1 pass",
-    finds="as min_k, reading only places where the model was sure",
+    finds="as min_k, but only at places where the model was certain",
     source="Zhang and Wu 2024, arXiv:2407.21248",
     departure="a text without a surprising token gets its Min-K% score, not -100",
 )
@@ -437,7 +439,7 @@ DC_PDD = ScoreMethod(
     finds="rare tokens that the model expects",
     source="Zhang et al. 2024, arXiv:2409.14781",
     departure="frequencies of the corpus that the user names, not of C4; not negated; "
-    "the first token counts where BOS or EOS stands before it",
+    "the first token counts if BOS or EOS precedes it",
 )
 
 
@@ -484,8 +486,8 @@ _SET_LEVEL = MethodWords(
     label="set_level",
     finds="a set of texts that as a whole is more familiar than the non-members, "
     "by the scores below together",
-    source="Maini et al. 2024, arXiv:2406.06443; not as in the authors' code: "
-    "scales come from both sides, all texts are held out once, and a permutation "
+    source="Maini et al. 2024, arXiv:2406.06443; not as in the authors' code: scales "
+    "come from both sides, all texts are held out once, and a permutation test "
     "replaces the t-test",
 )
 

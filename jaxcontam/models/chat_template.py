@@ -32,7 +32,7 @@ _START = (
     "import sys; sys.path[:] = sys.argv[1:]; "
     "from jaxcontam.models.chat_template import serve; serve()"
 )
-_HINT = "it may loop, or write without end; leave it out, or name another model"
+_HINT = "leave it out, or name another model: it may never end"
 
 
 class ChatTemplate:

@@ -97,7 +97,8 @@ def load_checkpoint(
     fingerprint = fingerprint_files(files, tokenizer.to_str())
     if [file_state(path) for path in files] != states:
         raise InputError(
-            f"{directory}: changed while it was read", hint="wait until it is written"
+            f"{directory}: changed while it was read",
+            hint="wait until it is completely written",
         )
     path = Path(model).resolve()
     return Checkpoint(

@@ -32,7 +32,7 @@ def model_directory(model: str, *, pickles: bool = False) -> Path:
         return directory
     if model.startswith(("api:", "lm_eval:", "vllm:")):
         raise InputError(
-            f"{model}: the weights are needed here, and such a model gives only "
+            f"{model}: the weights are required here, but such a model gives only "
             "log-probabilities and texts",
             hint="name a model directory",
         )
@@ -62,7 +62,10 @@ def convert_hint(directory: Path) -> str:
     out = f"{name}-safetensors"
     line = shell_line(["jaxcontam", "convert", model, out])
     again = shell_line([out])
-    return f"pickles become safetensors, and run no code: {line}; then name {again}"
+    return (
+        f"convert pickles to safetensors, without running code: {line}; then name "
+        f"{again}"
+    )
 
 
 def download_model(name: str, *, pickles: bool = False) -> Path:
@@ -101,15 +104,15 @@ def download_model(name: str, *, pickles: bool = False) -> Path:
         ) from e
     except RepositoryNotFoundError as e:
         raise InputError(
-            f"{name}: no such folder, and no such model on the hub, or a private one",
+            f"{name}: no such folder, and on the hub no such model or a private one",
             hint="check the name; private models need `hf auth login`",
         ) from e
     except (LocalEntryNotFoundError, OfflineModeIsEnabled) as e:
         included = " ".join(f"--include '{pattern}'" for pattern in _WANTED)
         raise InputError(
             f"{name}: no such folder, and the hub cannot be reached",
-            hint=f"where there is a network, `hf download {name} --local-dir DIR "
-            f"{included}`; then name DIR",
+            hint=f"on a machine with network access, `hf download {name} --local-dir "
+            f"DIR {included}`; then name DIR",
         ) from e
     except (OSError, ValueError) as e:
         raise InputError(

@@ -64,7 +64,7 @@ class MaskedModel:
         if tokenizer.mask_token_id is None:
             raise InputError(
                 f"{directory}: its tokenizer has no mask token",
-                hint="a masked model is one such as BERT or RoBERTa",
+                hint="name a masked model, such as BERT or RoBERTa",
             )
         n_positions = model.config.max_position_embeddings
         # RoBERTa's positions start behind that of padding.

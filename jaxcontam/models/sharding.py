@@ -116,7 +116,7 @@ def mesh_sharding(state: Any, mesh: Mesh) -> WeightSharding:
         raise InputError(
             f"--mesh fsdp={n_parts}: only {share:.0%} of this model's weights can be "
             f"divided by {n_parts}",
-            hint=f"take a divisor of the model's width {width:,}, such as a power of "
+            hint=f"choose a divisor of the model's width {width:,}, such as a power of "
             "two",
         )
     return sharding

@@ -49,7 +49,7 @@ def weight_files(directory: Path) -> list[Path]:
             names = sorted(set(weight_map.values()))
             # A name with a folder in it could lead out of the model's.
             if strangers := [name for name in names if Path(name).name != name]:
-                raise ValueError(f"{strangers[0]!r} is no plain file name")
+                raise ValueError(f"{strangers[0]!r} is not a plain file name")
         except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise InputError(f"{index}: not an index of weights ({e!r})") from e
         files = [directory / name for name in names]
@@ -99,7 +99,8 @@ def read_weights(
         raise InputError(
             f"{directory}: config.json describes {n_weights:,} weights, the files hold "
             f"{n_bytes:,} bytes",
-            hint="is a file cut short, or the config.json another model's?",
+            hint="check that no file is truncated, and that config.json is of this "
+            "model",
         )
     sharding = None if mesh is None else mesh_sharding(nnx.state(decoder), mesh)
     names = _names_on_disk(list(places), family, config, directory)
@@ -114,8 +115,9 @@ def read_weights(
                 )
             if (kind := tensor.get_dtype()) not in _KINDS:
                 raise InputError(
-                    f"{directory}: {name} is of type {kind}, which is not read",
-                    hint=f"quantised? convert the model to one of {', '.join(_KINDS)}",
+                    f"{directory}: {name} is of unsupported type {kind}",
+                    hint="convert the model, which may be quantised, to one of "
+                    f"{', '.join(_KINDS)}",
                 )
             return tensor[cut]
 
@@ -152,7 +154,7 @@ def read_weights(
             if not np.array_equal(head.astype(embedding.dtype), np.asarray(one.data)):
                 raise InputError(
                     f"{directory}: {family.head} differs from the embedding",
-                    hint='config.json should say "tie_word_embeddings": false',
+                    hint='set "tie_word_embeddings": false in config.json',
                 )
     filled = jax.tree.map_with_path(
         lambda path, _: loaded.pop(weight_name(path)), nnx.state(decoder)

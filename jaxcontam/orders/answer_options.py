@@ -84,16 +84,16 @@ def plan_options(
     """
     if fixed and (lacking := next((i for i in items if i.answer is None), None)):
         raise InputError(
-            f"{benchmark.name}: example {lacking.number}: no field tells the right "
+            f"{benchmark.name}: example {lacking.number}: no field names the right "
             "option",
-            hint="--answer-field names it; --fix-answer needs it",
+            hint="name it with --answer-field; --fix-answer needs it",
         )
     digest = options_digest(items)
     design = option_orders(items, seed, n_orders, fixed=fixed)
     if not design.orders:
         raise InputError(
             f"{benchmark.name}: no item can take part: {_reasons(design)}",
-            hint="only options that could stand in any order can be tested",
+            hint="give items whose options could be in any order",
         )
     texts = [
         items[i].text(order.tolist())
@@ -182,7 +182,7 @@ def _warnings(
         warnings.append(f"{n_without} {has} no options")
     if not fixed and any(item.answer is None for item in items):
         warnings.append(
-            "no field tells the right option, so its place could not be checked "
+            "no field names the right option, so its place could not be checked "
             "(--answer-field)"
         )
     return tuple(warnings)
@@ -203,7 +203,7 @@ METHOD = VersionMethod(
     validity="exact",
     cost="m + 1 passes (4; at most n! for n options)",
     finds="multiple-choice items whose options were seen in the published order",
-    source="the test of stratified, an item a stratum",
+    source="the test of stratified, with each item as a stratum",
     words=ProofWords(
         row="item",
         version="order of options",
@@ -211,13 +211,13 @@ METHOD = VersionMethod(
         seen="options seen in their published order, other forms not tested",
         unseen="that its options were seen in their published order",
         more="more items are needed",
-        found="its options do not stand at random places",
+        found="its options are not in random order",
         meaning="A small p-value says that the model prefers the published order of "
-        "the answer options, item by item: so does memory, and so does a taste for the "
-        "order that their author liked. It needs nothing of the order of the file. ",
-        silence="Silence does not say that the items were never seen: copies with "
-        "shuffled options leave no trace in it. A reference model shows what a taste "
-        "for the order of options gives, provided that it reads as well as the model.",
+        "the answer options, item by item: through memory, or because it shares its "
+        "author's preference for an order. The order of the file does not matter. ",
+        silence="A large p-value does not say that the items were never seen: copies "
+        "with shuffled options leave no trace in this test. A reference model shows "
+        "what preference alone gives, provided that it reads as well as the model.",
         assumed={
             NULL: _RANDOM_PLACES.format(which="options"),
             FIXED_NULL: _RANDOM_PLACES.format(which="wrong options")
@@ -226,10 +226,10 @@ METHOD = VersionMethod(
         chance="in each of {n_strata} items the published order of the options would "
         "be as likely as any other that was scored (up to {n_orders}) to score best; "
         "the summed score would reach the observed one with probability {p}",
-        null_caption="Sum of the published scores over each item, and what the same "
-        "sum is when a random order of options stands in for the published one.",
-        evidence_caption="Where the evidence lies: the score of each item, in the "
-        "order of the file.",
+        null_caption="Sum of the published scores over items, and the same sum with a "
+        "random order of options in place of the published one.",
+        evidence_caption="Where the evidence is: the score of each item, in the order "
+        "of the file.",
         limits="versions",
         takes_reference=True,
         cures={

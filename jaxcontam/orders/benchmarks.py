@@ -165,7 +165,8 @@ def _read(source: str | Path | Benchmark, design: AuditDesign) -> Benchmark:
     if isinstance(source, Benchmark):
         if design.template is not None or design.text_field is not None:
             raise InputError(
-                "--template and --text-field go with files", hint="texts are texts"
+                "--template and --text-field go with files",
+                hint="leave it out for texts",
             )
         benchmark = dataclasses.replace(
             source, texts=source.texts[: design.limit], rows=source.rows[: design.limit]
@@ -233,7 +234,7 @@ def block_starts(benchmark: Benchmark, field: str) -> np.ndarray:
             raise InputError(
                 f"{benchmark.name}: {field} is {values[start]!r} in two separate runs, "
                 f"at examples {first + 1} and {start + 1}",
-                hint="blocks must be whole; to permute within equal values use "
+                hint="keep blocks whole; to permute within equal values use "
                 f"--group-field {field}",
             )
     return np.array(starts, np.int64)

@@ -305,15 +305,14 @@ def relabelled(planned: PlannedTest, evidence: Evidence, *, n_draws: int) -> np.
 
 _WORDS = PageWords(
     assumed=(
-        "That the orders which were drawn are as good as random; they come from the "
-        "seed below.",
+        "That the drawn orders are as good as random; they come from the seed below.",
     ),
     limits=(
         "Nothing here says whether the model saw the file: every order that was tested "
-        "was drawn after the model was trained. Whether the published order is like a "
-        "random one is what the checks of an audit look at.",
-        "So many draws cannot show rates of rejection smaller than about one in their "
-        "number.",
+        "was drawn after the model was trained. The checks of an audit examine whether "
+        "the published order is like a random one.",
+        "Rates of rejection below about one divided by the number of draws cannot be "
+        "shown.",
         THIS_ONE,
     ),
 )
@@ -321,24 +320,24 @@ _WORDS = PageWords(
 COMMAND = "calibrate"
 MEANING = (
     "This checks the path from the file to p on this model: tokens, batches, padding, "
-    "the place of each order, the law of the test. It does not validate that the "
-    "published order of the file is exchangeable: random orders are, whatever the file."
+    "the place of each order, the distribution of the test. It does not show that the "
+    "published order of the file is exchangeable: random orders are, for any file."
 )
 
 _RELABELLED_MEANING = (
-    "Columns of one scored order, relabelled at random: the law that an exact test "
-    "refers to, and so a check of approximate tests alone."
+    "Columns of one scored order, relabelled at random: the distribution that an exact "
+    "test uses, so this checks only approximate tests."
 )
 _QQ = (
-    "Each point is a p-value against the one that a uniform sample would have in its "
-    "place, ties broken at random; most uniform samples stay within the band. A point "
-    "above the line is a p-value that is too small."
+    "Each point is a p-value against its expected value in a uniform sample, with ties "
+    "broken at random; most uniform samples stay within the band. A point above the "
+    "line is a p-value that is too small."
 )
 _CHECK = (
     Code("p_values.npz"),
-    " beside this file holds every p-value; ",
+    " in this folder holds every p-value; ",
     Code("jaxcontam verify DIR"),
-    " counts them again.",
+    " recounts them.",
 )
 
 
@@ -444,7 +443,7 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
 
 
 def _print(results: Sequence[CalibrationResult], console: Terminal) -> None:
-    levels = (f"p <= {level:g}\n(95 %)" for level in LEVELS)
+    levels = (f"p <= {level:g}\n(95%)" for level in LEVELS)
     rows = (
         [
             row.method,
@@ -498,7 +497,7 @@ def _section(row: CalibrationResult, drawn: DrawnPValues) -> Section:
         [f"{cell.level:g}", f"{cell.n_rejected:,}", rate_text(cell)]
         for cell in row.rejections
     ]
-    header = ("p at most", "draws", "rate (95 % interval)")
+    header = ("p at most", "draws", "rate (95% interval)")
     table = Table(header, rates, "rates of rejection")
     parts: list[Part] = [table, Figure(qq_plot(drawn.compared), _QQ)]
     if row.drawn == RELABELLED:

@@ -45,7 +45,7 @@ def chat_texts(
     if layout is None or layout.template is None:
         raise InputError(
             f"--chat-template: {model.name} has no chat template",
-            hint="name a model directory with one, or leave the flag out",
+            hint="name a model directory with one, or leave out the flag",
         )
     parts = [(text, "") if turn == "user" else ("", text) for text in benchmark.texts]
     if turn == "both":
@@ -69,15 +69,15 @@ def chat_texts(
         if any(text != written[0] for text in again):
             raise InputError(
                 f"--chat-template: the template of {model.name} reads the clock, which "
-                "went on between two examples",
-                hint="run it again if it was midnight; else leave the flag out",
+                "advanced between two examples",
+                hint="run it again if it was midnight; otherwise leave out the flag",
             )
     for i, (texts, text) in enumerate(zip(parts, written, strict=True)):
         if not _stand_in_order(texts, text):
             raise InputError(
                 f"--chat-template: the template of {model.name} leaves out text of "
                 f"{benchmark.name}: example {i + 1}",
-                hint="put it into another turn, or leave the flag out",
+                hint="put it into another turn, or leave out the flag",
             )
     return written, layout.tokenizer.backend_tokenizer
 
@@ -113,9 +113,9 @@ def tuning_notes(model: OpenModel) -> tuple[str, ...]:
     if not found:
         return ()
     return (
-        f"{model.name} may have been tuned ({', '.join(found)}): tuning, and "
-        "reinforcement learning above all, can hide what was read before, so silence "
-        "says less than of its base model",
+        f"{model.name} may have been tuned ({', '.join(found)}): tuning, and above all "
+        "reinforcement learning, can hide what was read before, so a null result says "
+        "less than one for its base model",
     )
 
 
@@ -143,6 +143,7 @@ def _question_and_answer(
     if asked is None or answer is None:
         raise InputError(
             f"{place}: --chat-template both needs a question and an answer",
-            hint=f"fields such as {_QUESTIONS[0]!r} and {_ANSWERS[0]!r}; or take user",
+            hint=f"fields such as {_QUESTIONS[0]!r} and {_ANSWERS[0]!r}; or choose "
+            "user",
         )
     return asked, answer

@@ -84,8 +84,8 @@ class AuditDesign:
             if value is not None and value < 1:
                 raise InputError(
                     f"{flag_of(name)} must be at least 1, got {value}",
-                    hint="9 is the default; each more costs one pass over the data"
-                    * (name == "n_orders"),
+                    hint="use 9 (the default) or more; each costs one pass over the "
+                    "data" * (name == "n_orders"),
                 )
         check_seed(self.seed)
         check_min_effect(self.min_effect)
@@ -93,15 +93,15 @@ class AuditDesign:
         if self.group_field is not None and self.group_field == self.block_field:
             raise InputError(
                 "--group-field and --block-field name the same field",
-                hint="choose two different fields: within a block the group never "
-                "varies",
+                hint="choose two different fields: the group does not vary within a "
+                "block",
             )
         if self.block_field is not None and self.tests_options:
             raise InputError("--block-field does not go with --tests options")
         if self.shuffled and self.seed_file and not self.decides_by_options:
             raise InputError(
                 "--shuffled and --seed-file exclude each other",
-                hint="a seed says more: drop --shuffled",
+                hint="leave out --shuffled: a seed says more",
             )
         for name in ("options_field", "answer_field", "fix_answer"):
             if getattr(self, name) and not self.tests_options:
@@ -112,7 +112,7 @@ class AuditDesign:
                 raise InputError(
                     "--chat-template goes with no --separator, --block-field, or "
                     "--tests options",
-                    hint="the template writes each example whole",
+                    hint="leave out the other flag: the template writes whole examples",
                 )
         if self.tests_options and self.text_field is not None:
             raise InputError(
@@ -160,7 +160,7 @@ class AuditDesign:
             raise InputError(
                 f"--seed-file names {len(self.seed_file)} files for "
                 f"{n_files} benchmarks",
-                hint="it takes one for each, in their order",
+                hint="give one per benchmark, in the same order",
             )
 
     def check_reference(self) -> None:

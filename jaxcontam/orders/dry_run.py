@@ -183,23 +183,22 @@ def _print(found: Estimate, console: Terminal) -> None:
     console.print(bare_table(header, rows, words=(0, 1), gap=2))
     if read := [test for test in found.tests if not test.n_sequences]:
         console.print(
-            f"\n{read[0].method} reads the same scores: it costs nothing more."
+            f"\n{read[0].method} reads the same scores and costs nothing more."
         )
     n = len({test.benchmark for test in found.tests})
     at = f"p <= {LEVEL / n:.2g}" + f" (0.001 / {n} files)" * (n > 1)
     if any(test.mde_low is not None for test in found.tests):
         console.print(
-            "\nMDE: smallest gain in nats, the same at each boundary, that is found "
-            f"with power 0.8 at {at}, if chance adds to a boundary what it added in a "
-            f"model of 5.8 million parameters ({SD_OF_ORDERS[0]:g} to "
-            f"{SD_OF_ORDERS[1]:g} nats in whole orders, {SD_OF_PAIRS[0]:g} to "
-            f"{SD_OF_PAIRS[1]:g} in pairs). This model may differ: the report says "
-            "what it was."
+            "\nMDE: smallest gain in nats, equal at each boundary, that is found with "
+            f"power 0.8 at {at}, if chance adds to a boundary what it added in a model "
+            f"of 5.8 million parameters ({SD_OF_ORDERS[0]:g} to {SD_OF_ORDERS[1]:g} "
+            f"nats in whole orders, {SD_OF_PAIRS[0]:g} to {SD_OF_PAIRS[1]:g} in "
+            "pairs). This model may differ: the report gives its own value."
         )
     if any(test.mde_low is None for test in found.tests):
         console.print(
-            "\nMDE -: not known before scoring. It is planned for orders of examples "
-            f"without groups, where the design can reach {at}."
+            "\nMDE -: not known before scoring. It is computed for orders of examples "
+            f"without groups, if the design can reach {at}."
         )
     if found.requests is not None:
         console.print(f"\n{sending_words(found.requests)}")
@@ -215,11 +214,11 @@ def _print(found: Estimate, console: Terminal) -> None:
     else:
         words = "The store holds every score."
     words += (
-        " No example was scored: only a batch of zeros was timed. No report and no "
+        " No example was scored; only a batch of zeros was timed. No report and no "
         "store was written."
     )
     if found.compiled_in is not None:
-        words += f" Compiled programs stay in {found.compiled_in}."
+        words += f" Compiled programs are kept in {found.compiled_in}."
     console.print(f"\n{words}")
 
 

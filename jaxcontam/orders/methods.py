@@ -55,8 +55,8 @@ ADJACENCY = PairMethod(
         chance="in each of {n_strata} strata the published order would be as likely as "
         "any other of {orders} to put expected examples after each other; the summed "
         "score would reach the observed one with probability {p}. The score sums over "
-        "neighbours how likely an example is after the one before it, less what is "
-        "likely after anything",
+        "neighbours how likely an example is after the one before it, minus how likely "
+        "it is after any example",
         takes_reference=True,
     ),
 )
@@ -72,28 +72,29 @@ DIRECTION = PairMethod(
     locates=True,
     null="reversibility",
     validity="exact",
-    cost="2.5 passes; none beside adjacency",
-    finds="the published order of neighbours, also where like stands beside like",
+    cost="2.5 passes; none in addition to adjacency",
+    finds="the published order of neighbours, even if neighbours are alike",
     source="reversals of runs in the test of Oren et al. 2023, arXiv:2310.17623; "
     "antisymmetric part of a double-centred pair matrix",
     words=ProofWords(
         meaning="A small p-value says that the model expects examples after those "
-        "published before them, and less the other way round. Like stands beside like "
-        "in most files, which works both ways; memory, an order that means something "
-        "to a reader, and kinds that take turns work forwards alone. ",
+        "published before them, and less so the other way round. In most files "
+        "neighbours are alike, which works both ways; memory, an order that has a "
+        "meaning, and kinds that take turns work only forwards. ",
         assumed={
             "reversibility": "that, before any model was trained, each run of four "
-            "examples was as likely to be published backwards, given all others; like "
-            "examples may stand together, if kind follows kind as often either way"
+            "examples was as likely to be published backwards, given all others; "
+            "similar examples may be adjacent, if each kind follows another as often "
+            "as it precedes it"
         },
         chance="in each of {n_strata} strata every run of at most four examples would "
-        "be as likely to stand backwards{within} (up to {n_versions} ways); the summed "
-        "score would reach the observed one with probability {p}. The score sums how "
-        "likely an example is after those before it, less how likely they are after "
-        "it; what makes it likely after anything is taken out",
-        unit="nats forwards less backwards",
-        null_caption="Sum over strata of the published order's score, and what the "
-        "same sum is when each run of at most four examples is turned round at random.",
+        "be as likely backwards{within} (up to {n_versions} ways); the summed score "
+        "would reach the observed one with probability {p}. The score sums how likely "
+        "an example is after those before it, minus how likely they are after it; what "
+        "makes it likely after any example is removed",
+        unit="nats forwards minus backwards",
+        null_caption="Sum over strata of the published order's score, and the same sum "
+        "when each run of at most four examples is reversed at random.",
         takes_reference=True,
     ),
 )
@@ -135,7 +136,7 @@ STRATIFIED = OrderMethod(
     validity="exact",
     cost="m + 1 passes (10)",
     finds="the published order of neighbours; not shuffled copies",
-    source="Oren et al. 2023, arXiv:2310.17623, with an exact law",
+    source="Oren et al. 2023, arXiv:2310.17623, with an exact distribution",
 )
 
 
@@ -262,10 +263,11 @@ SHARDED_T = OrderMethod(
     finds="as stratified, but only approximate: for comparison with the paper",
     source="Oren et al. 2023, arXiv:2310.17623, section 3.2",
     words=ProofWords(
-        approximation="; and that many shards make a t-test exact, which few do not",
-        chance="the mean gain of {n_strata} shards over random orders would be as "
-        "many standard errors above 0 with probability {p}, if shards were many and "
-        "their gains normal",
+        approximation="; and that there are enough shards for the t-test, which is "
+        "exact only for many",
+        chance="the mean gain of {n_strata} shards over random orders would be as many "
+        "standard errors above 0 with probability {p}, if there were many shards with "
+        "normal gains",
     ),
 )
 
@@ -273,7 +275,7 @@ SHARDED_T_RELEASED = dataclasses.replace(
     SHARDED_T,
     name="sharded_t_released",
     analyse=functools.partial(t_numbers, ddof=0),
-    finds="the released code's variance (ddof 0): too small a p-value",
+    finds="the released code's variance (ddof 0): its p-value is too small",
     source="code of Oren et al. 2023",
 )
 

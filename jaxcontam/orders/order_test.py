@@ -34,7 +34,7 @@ from jaxcontam.stats.pair_test import PairStatistic, pair_columns
 from jaxcontam.stats.result import Local, OrderNumbers, Pretest
 
 _ALL_ALIKE = (
-    "all orders score the same: check that the model is given what stands before an "
+    "all orders score the same: check that the model is given the context before an "
     "example"
 )
 
@@ -328,12 +328,13 @@ def plan_test(
         raise InputError(
             f"{benchmark.name}: {n} {units}, {method.name} needs "
             f"{method.fewest_examples}",
-            hint="an order needs examples that could stand otherwise",
+            hint="give more examples: an order test needs several that can change "
+            "places",
         )
     if group_field is not None and not method.grouped:
         raise InputError(
             f"{method.name} cannot keep orders to groups",
-            hint=f"drop --group-field {group_field}, or use --tests adjacency",
+            hint=f"leave out --group-field {group_field}, or use --tests adjacency",
         )
     digest = benchmark.content_digest
     layout = method.lay_out(
@@ -354,10 +355,10 @@ def plan_test(
             f"{benchmark.name}: {n_strata} strata have two different orders"
             + (f" with equal {group_field!r} at each place" if group_field else "")
             + f", {method.name} needs {method.fewest_strata}",
-            hint=f"too few examples near each other have equal {group_field!r}; "
-            "--tests adjacency looks furthest"
+            hint=f"too few examples near each other have equal {group_field!r}; use "
+            "--tests adjacency, which looks furthest"
             if group_field
-            else "the file is too short",
+            else "give a longer file",
         )
     return PlannedTest(
         benchmark=benchmark,
@@ -404,7 +405,7 @@ def _warnings(
     if n_cut := int(np.count_nonzero(cut)):
         longest = int(lengths[cut > 0].max())
         warnings.append(
-            f"{n_cut} of {n} examples were cut to fit, to {longest} tokens at most"
+            f"{n_cut} of {n} examples were cut to fit, to at most {longest} tokens"
         )
     kept = [encoded.cut(i, int(length)).tobytes() for i, length in enumerate(lengths)]
     if n_same := n - len(set(kept)):

@@ -166,10 +166,11 @@ class Plan:
         if self.pilot is None and (self.effect is None or self.sd is None):
             raise InputError(
                 "a plan needs --effect and --sd, or --pilot",
-                hint="a small reference model had an sd of 0.5 to 19 nats a boundary",
+                hint="for scale: a small reference model had an sd of 0.5 to 19 nats "
+                "per boundary",
             )
         if self.pilot is None and self.benchmark is not None:
-            raise InputError("--benchmark chooses within a --pilot, and there is none")
+            raise InputError("--benchmark goes with --pilot, which is missing")
         check_names("test", self.test_names, PLANNED)
 
     @property
@@ -184,8 +185,9 @@ class Plan:
         assert effect is not None
         if effect <= 0:
             raise InputError(
-                f"the pilot's effect is {effect:.3g} nats a boundary: nothing to find",
-                hint="say with --effect which one you want to be able to find",
+                f"the pilot's effect is {effect:.3g} nats per boundary: nothing to "
+                "find",
+                hint="name the effect to find with --effect",
             )
         speed = self.tokens_per_second or (pilot and pilot.tokens_per_second)
         # The sizes are filled in for each number of examples.
@@ -293,12 +295,12 @@ def _print(
     ends = sorted({min(found.sd.values()), max(found.sd.values())})
     spread = " to ".join(f"{end:.3g}" for end in ends)
     console.print(
-        f"\nTo find {found.effect:.3g} nats a boundary at p <= {plan.level:g} with "
-        f"probability {plan.power:g}, where chance adds {spread} nats to each; "
-        f"{found.example_tokens:.3g} tokens an example. The first power is where "
-        "every boundary gains that, the second where one boundary in ten gains ten "
-        "times that and the others nothing. A plan, not a promise: real scores have "
-        "heavier tails."
+        f"\nTo find {found.effect:.3g} nats per boundary at p <= {plan.level:g} with "
+        f"probability {plan.power:g}, if chance adds {spread} nats to each; "
+        f"{found.example_tokens:.3g} tokens per example. The first power holds if "
+        "every boundary gains that, the second if one boundary in ten gains ten times "
+        "that and the others nothing. A plan, not a promise: real scores have heavier "
+        "tails."
     )
     borrowed: dict[str, list[str]] = {}
     for name in found.sd:
@@ -311,8 +313,8 @@ def _print(
         )
     if plan.pilot is not None and plan.effect is None:
         console.print(
-            "The effect is the pilot's own estimate: where the pilot was chosen "
-            "because it found something, it is too large. Plan with half of it too."
+            "The effect is the pilot's own estimate: if the pilot was chosen because "
+            "it found something, it is too large. Plan with half of it too."
         )
 
 
@@ -339,7 +341,7 @@ def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
     if any(row.group_field is not None for row in rows):
         raise InputError(
             f"{path}: {name}: its orders kept to groups",
-            hint="a pilot needs orders of whole strata",
+            hint="use a pilot with orders of whole strata",
         )
     known = (row.numbers.symmetry for row in rows)
     symmetry = next((one for one in known if one is not None), 0.0)
@@ -361,7 +363,7 @@ def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
     if not sd:
         raise InputError(
             f"{path}: {name}: no standard error of an effect",
-            hint="every order scored alike, or the tests are none that are planned",
+            hint="every order scored the same, or the tests cannot be planned",
         )
     scored = sum(getattr(row, "tokens_scored", 0) for row in report.results)
     is_timed = scored and report.wall_seconds

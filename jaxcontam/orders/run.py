@@ -351,7 +351,7 @@ def with_reference(
                 warnings += (
                     f"{info.name}, the reference model, reads {theirs.n_cut} of "
                     f"{theirs.n_examples} examples cut to its context, so it may miss "
-                    "what the model reads: --max-example-tokens cuts both alike",
+                    "what the model reads; --max-example-tokens cuts both equally",
                 )
             result = dataclasses.replace(
                 result,

@@ -155,7 +155,7 @@ def _score_again(
     if report.reference and report.reference.fingerprint == info.fingerprint:
         known, prefix = report.reference, "reference_"
     if known is None:
-        return ["model: none stands in the report"]
+        return ["model: none in the report"]
     faults = [
         f"{prefix or 'model_'}{name} is {stated!r}, the model's is {found!r}"
         for name in ("name", "fingerprint")
@@ -253,7 +253,9 @@ def _check_calibration(
     asked.refuse()
     path = directory / P_VALUES_NAME
     if not path.is_file():
-        raise InputError(f"{path}: no such file", hint="it stands beside the report")
+        raise InputError(
+            f"{path}: no such file", hint="keep it in the folder of the report"
+        )
     faults, n = digest_faults(directory, document, P_VALUES_NAME), 0
     try:
         report = read_result(CalibrationReport, document, REPORT_NAME, more=True)
@@ -264,8 +266,8 @@ def _check_calibration(
     except UNREADABLE as e:
         faults.append(f"{REPORT_NAME}: not recomputable ({e})")
     words = (
-        f"counted again from {P_VALUES_NAME}: rates, intervals and digests agree; the "
-        "p-values themselves need the model and were not computed again"
+        f"recomputed from {P_VALUES_NAME}: rates, intervals and digests agree; the "
+        "p-values themselves need the model and were not recomputed"
     )
     return Checked(faults=faults, n=n, unit="result", words=words)
 

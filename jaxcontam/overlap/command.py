@@ -53,10 +53,10 @@ RESULT_NAME = "overlap.json"
 FOUND_NAME, NOT_FOUND_NAME = "found.txt", "not_found.txt"
 
 MEANING = (
-    "This is word-for-word overlap with the corpus you gave, each example looked up "
-    "alone whatever its place in the file: what is not found may stand in another "
-    "corpus, or here as a paraphrase or a translation, and what is found proves "
-    "nothing of a model unless it was trained on this corpus."
+    "This is word-for-word overlap with the given corpus; each example is looked up "
+    "alone, regardless of its place in the file. An example that is not found may be "
+    "in another corpus, or here as a paraphrase or a translation. One that is found "
+    "proves nothing about a model unless it was trained on this corpus."
 )
 """Meaning of the numbers, and its limits."""
 
@@ -300,7 +300,7 @@ def print_overlap(result: OverlapSearchResult, out: Path, console: Terminal) -> 
         (name.replace("_", " "), str(counts[name]), f"{counts[name] / n:.1%}", meaning)
         for name, meaning in (result.rules | either).items()
     ]
-    header = ("rule", "examples", "share", "an example meets it by")
+    header = ("rule", "examples", "share", "how an example matches")
     console.say(f"{result.benchmark.name}: {n} examples")
     console.print(bare_table(header, cells, words=(0, 3), gap=2, fold=True))
     console.say(_searched_words(result.corpus))
@@ -318,13 +318,13 @@ def print_overlap(result: OverlapSearchResult, out: Path, console: Terminal) -> 
     if counts["found_below_8_words"]:
         console.say(
             f"{counts['found_below_8_words']} of those found have fewer than {SHORT} "
-            "words, which occur by chance."
+            "words and may occur by chance."
         )
     if counts["boilerplate"]:
         console.say(
-            f"{counts['boilerplate']} have nothing there but boilerplate, and do not "
-            f"count as found: words that {SHARED} or more examples share, or that are "
-            "everywhere in the corpus (--template chooses what is looked for)."
+            f"{counts['boilerplate']} match only boilerplate and do not count as "
+            f"found: words that {SHARED} or more examples share, or that are "
+            "everywhere in the corpus (choose what is looked up with --template)."
         )
     if n_without := counts["without_words"]:
         console.say(f"{n_without} examples have no words and are in no list.")
@@ -341,8 +341,8 @@ def _print_nearest(result: OverlapSearchResult, console: Terminal) -> None:
     middle = statistics.median(nearest.cosine for _, nearest in near)
     missed = {row.id for row in result.examples if not row.is_found}
     console.say(
-        "nearest in meaning of those not found, to be read; of all examples the "
-        f"median cosine is {middle:.2f}:"
+        "nearest in meaning among those not found, to check by eye; the median cosine "
+        f"over all examples is {middle:.2f}:"
     )
     ranked = sorted(near, key=lambda one: -one[1].cosine)
     for i, nearest in [one for one in ranked if one[0] in missed][:_PRINTED_FOUND]:
@@ -361,9 +361,9 @@ def _searched_words(corpus: SearchedCorpus | SearchedIndex | SearchedTasks) -> s
         )
     if isinstance(corpus, SearchedIndex):
         return (
-            f"asked {corpus.index} for {corpus.n_runs:,} runs of words; not asked for: "
-            f"{corpus.n_unasked} examples below {SHORT} words, "
-            f"{corpus.n_shared_runs} shared runs"
+            f"queried {corpus.index} for {corpus.n_runs:,} runs of words; not queried: "
+            f"{corpus.n_unasked} examples below {SHORT} words, {corpus.n_shared_runs} "
+            "shared runs"
         )
     return (
         f"searched {corpus.n_bytes:,} bytes in {corpus.n_files} files: "

@@ -151,7 +151,7 @@ def read_counts(file: IO[bytes], name: str) -> tuple[Counts, dict[str, Any]]:
             raise ValueError("no pairs of n-gram and count")
         orders = [hit.order for one in tables.values() for hit in one.values()]
         if any(type(number) not in (int, float) for one in orders for number in one):
-            raise ValueError("no number that says how good a hit is")
+            raise ValueError("no number that ranks a hit")
         n_documents, n_words = np.array(
             [plain["n_documents"], plain["n_words"]], np.int64
         ).tolist()
@@ -178,8 +178,8 @@ def read_tasks(paths: Sequence[Path], index: str) -> Counts:
             raise InputError(f"{path}: not readable ({e.strerror})") from e
         if about.get("index") != index:
             raise InputError(
-                f"{path}: counts of other texts than this benchmark's",
-                hint="--template, --benchmark-field and --limit are those of the step",
+                f"{path}: counts of texts that differ from this benchmark's",
+                hint="use --template, --benchmark-field and --limit of the step",
             )
         task, of_tasks = about.get("task"), about.get("n_tasks")
         if type(task) is not int or type(of_tasks) is not int or task >= of_tasks:
@@ -190,12 +190,12 @@ def read_tasks(paths: Sequence[Path], index: str) -> Counts:
     if len(n_tasks) > 1 or len(set(tasks)) < len(tasks):
         raise InputError(
             f"{paths[0].parent}: counts of runs with {sorted(map(str, n_tasks))} tasks",
-            hint="one run a folder",
+            hint="use one folder per run",
         )
     if n_tasks != {len(tasks)}:
         raise InputError(
             f"{paths[0].parent}: counts of {len(tasks)} of {n_tasks.pop()} tasks",
-            hint="start the pipeline again: it goes on with those that are missing",
+            hint="start the pipeline again: it continues with the missing ones",
         )
     return tally.total()
 

@@ -45,7 +45,7 @@ def parse_index(word: str) -> ApiModel | None:
     name = word.removeprefix(PREFIX)
     if not name or name.endswith("#"):
         raise InputError(
-            f"{word}: no index",
+            f"{word}: not an index",
             hint="such as infini-gram:v4_olmo-2-0325-32b-instruct_llama",
         )
     # A path loses one of two slashes.
@@ -84,9 +84,8 @@ def search_index(
         missing = sum(not client.holds("/", body) for body in bodies)
         if missing > budget:
             raise InputError(
-                f"{index.name}: {missing:,} requests, which is more than --budget "
-                f"{budget:,}",
-                hint="--limit N takes fewer examples",
+                f"{index.name}: {missing:,} requests, more than --budget {budget:,}",
+                hint="use fewer examples with --limit N",
             )
         found = dict(zip(asked, _answers(client, bodies, _count), strict=True))
         hits: dict[int, str] = {}
@@ -141,7 +140,7 @@ def _body(index: ApiModel, kind: str, run: str, **more: int) -> dict[str, Any]:
 def _answers(
     client: "ApiClient", bodies: Sequence[dict[str, Any]], check: "Check"
 ) -> list[Any]:
-    with progress_bar("asking the index", unit="requests/s") as progress:
+    with progress_bar("querying the index", unit="requests/s") as progress:
         answers = client.post_all("/", bodies, progress, check=check)
     for answer in answers:
         if isinstance(answer, RefusedError):

@@ -22,11 +22,11 @@ from jaxcontam.overlap.counts import Counts, Hit
 from jaxcontam.overlap.index import AROUND, ExampleIndex, Matched
 
 RULES = {
-    "exact": "the text, character for character but for white space",
-    "words": "all of its words in order, whatever case and punctuation",
+    "exact": "the text, character for character except white space",
+    "words": "all of its words in order, in any case and punctuation",
     "13-gram": "any 13 words in a row (GPT-3); all words of a shorter example",
-    "near-duplicate": "80 % of its 5-word shingles in one stretch of its length",
-    "8-grams": "70 % of its runs of 8 words, each anywhere (PaLM)",
+    "near-duplicate": "80% of its 5-word shingles in one stretch of its length",
+    "8-grams": "70% of its runs of 8 words, each anywhere (PaLM)",
 }
 """Condition of each rule, the strongest first."""
 

@@ -56,7 +56,7 @@ EFFECT_UNIT = "nats per secret"
 MIN_EFFECT = 5.0
 """Nats a secret: it is then about 150 times likelier than it was."""
 
-_ENOUGH = "each secret needs at least one; 999 give p down to 0.001"
+_ENOUGH = "give at least one per secret; 999 reach p = 0.001"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class Canary(DeviceFlags, ReportFlags):
         if self.make is not None and self.make < 1:
             raise InputError(
                 f"--make must be at least 1, got {self.make}",
-                hint="it is how many secrets to draw; leave it out to test a model",
+                hint="give the number of secrets to draw; leave it out to test a model",
             )
         super().__post_init__()
         check_positive(self, "n_held_out", "new_tokens")
@@ -115,7 +115,7 @@ class Canary(DeviceFlags, ReportFlags):
             raise InputError("no model", hint="name one, or draw secrets with --make N")
         if self.make is not None and self.model is not None:
             raise InputError(
-                "--make asks no model", hint="leave out MODEL, or leave out --make"
+                "--make uses no model", hint="leave out MODEL, or leave out --make"
             )
         for name in ("n_held_out", "prefix"):
             if self.make is None and getattr(self, name):
@@ -127,7 +127,9 @@ class Canary(DeviceFlags, ReportFlags):
         if self.chat is not None:
             check_chat_flags(self)
         elif self.held_out is None:
-            raise InputError("--held-out is missing", hint="or --chat, for keyed rows")
+            raise InputError(
+                "--held-out is missing", hint="name it, or give --chat for keyed rows"
+            )
         elif self.new_tokens != NEW_TOKENS:
             raise InputError("--new-tokens goes with --chat", hint="leave it out")
         if self.make and self.n_held_out and self.n_held_out < self.make:
@@ -202,10 +204,10 @@ class Canary(DeviceFlags, ReportFlags):
             if text in held_out:
                 raise InputError(
                     f"{self.held_out}: example {held_out[text]} is secret {i}",
-                    hint="held-out sequences must never have been used",
+                    hint="give held-out sequences that were never used",
                 )
         if len(set(secrets.texts)) < len(secrets):
-            raise InputError(f"{self.secret}: a secret stands there twice")
+            raise InputError(f"{self.secret}: a secret occurs twice")
         if len(others) < len(secrets):
             raise InputError(
                 f"{self.held_out}: {len(others)} held-out sequences for "
@@ -231,10 +233,11 @@ class Canary(DeviceFlags, ReportFlags):
         for path in (self.secret, self.held_out):
             if path.suffix != ".txt":
                 words = f"{path}: must end in .txt"
-                raise InputError(words, hint="one sequence a line")
+                raise InputError(words, hint="one sequence per line")
         if "\n" in self.prefix or "\r" in self.prefix:
             raise InputError(
-                "--prefix must be one line", hint="each sequence is a line of its file"
+                "--prefix must be one line",
+                hint="leave out line breaks: each sequence is one line of its file",
             )
         n_drawn = n_secrets + n_held_out
         drawn = draw_sequences(n_drawn, kind=self.kind, prefix=self.prefix)
@@ -252,7 +255,7 @@ class Canary(DeviceFlags, ReportFlags):
         console.say(
             f"Put the sequences of {self.secret} into what you publish, and keep "
             f"{self.held_out} to yourself. Publish both commitments with their date: "
-            "they show later that neither file was chosen after a look at a model."
+            "they show later that neither file was chosen after testing a model."
         )
 
 
@@ -412,22 +415,22 @@ _WORDS = ProofWords(
     unseen="that the secrets were learned",
     more="more secrets or more held-out sequences are needed",
     meaning="A small p-value says that the model prefers secrets that were put into "
-    "published text to sequences drawn like them that nobody used. It says nothing of "
-    "other text. ",
-    silence="Silence says that the secrets were not learned, which a model that saw "
-    "them a few times need not have done.",
+    "published text to unused sequences drawn like them. It says nothing about other "
+    "text. ",
+    silence="A large p-value does not say that the secrets were never seen: a model "
+    "may see them a few times and not learn them.",
     assumed={
         DESIGNED: "that the secrets were drawn like the held-out sequences, and these "
         "were never used",
     },
-    unchecked="since how the sequences were made is their owner's word",
+    unchecked="since only their owner knows how the sequences were made",
     chance="each of {n_strata} secrets would be as likely as any of the held-out "
     "sequences dealt to it (up to {n_orders}) to score best; the summed score would "
     "reach the observed one with probability {p}",
-    null_caption="Sum of the published scores over each secret, and what the same sum "
-    "is when a random sequence stands in for the published one.",
-    evidence_caption="Where the evidence lies: the score of each secret, in the order "
-    "of the file.",
+    null_caption="Sum of the published scores over secrets, and the same sum with a "
+    "random sequence in place of each secret.",
+    evidence_caption="Where the evidence is: the score of each secret, in the order of "
+    "the file.",
     limits="versions",
 )
 
@@ -449,7 +452,7 @@ ALONE = dataclasses.replace(
     METHOD,
     name="canary_alone",
     analyse=alone_numbers,
-    cost="no more than canary",
+    cost="nothing in addition to canary",
     finds="one secret among all held-out sequences: its p-value and exposure",
     source="Carlini et al. 2019, arXiv:1802.08232",
 )

@@ -169,9 +169,7 @@ def keyed_canary(
     n_none = named.count(None) - n_refused
     for n, words in ((n_refused, "were refused"), (n_none, "name none of the values")):
         if n:
-            notes.append(
-                f"{n} of {len(answers)} answers {words}, and count as not right"
-            )
+            notes.append(f"{n} of {len(answers)} answers {words}, and count as wrong")
     bits = len(groups) * math.log2(len(VALUES))
     sealed = commitment(Path(seed_file), made=released.made, bits=bits)
     by_group = np.array(named, object).reshape(len(groups), -1)
@@ -332,7 +330,7 @@ def read_keyed_rows(path: Path, seed_file: Path) -> tuple[list[KeyedGroup], Seed
     if read_text(path) != made.decode():
         raise InputError(
             f"{path}: not the file that {seed_file} made",
-            hint="ask with the file as --make wrote it, whatever it was published in",
+            hint="give the file as --make wrote it, whatever form was published",
         )
     return keyed_groups(seed, n_groups), found
 
@@ -359,8 +357,9 @@ METHOD = VersionMethod(
     needs="answers alone, no log-probabilities",
     analyse=_numbers,
     least_effects={EFFECT_UNIT: MIN_EFFECT},
-    cost="12 answers a group",
-    finds="keyed rows that were learned, in any order, in a form like the one asked",
+    cost="12 answers per group",
+    finds="keyed rows that were learned, in any order, in a form like that of the "
+    "question",
     source="ours; random targets as DyePack, Cheng et al. 2025, arXiv:2505.23001",
     words=ProofWords(
         row="group",
@@ -370,23 +369,23 @@ METHOD = VersionMethod(
         unseen="that the keyed rows were learned",
         more="more groups are needed, or a model that answers",
         meaning="A small p-value says that the model answers questions about made-up "
-        "names with values that a secret seed drew. Nothing but the published rows "
-        "connects the two. It says nothing of other text. ",
-        silence="Silence does not say that the rows were never read: few copies leave "
-        "nothing, and a model may decline to answer, or know them in another form of "
-        "question alone.",
+        "names with values that a secret seed drew. Only the published rows connect "
+        "the two. It says nothing about other text. ",
+        silence="A large p-value does not say that the rows were never read: few "
+        "copies leave no trace, and a model may decline to answer, or know them only "
+        "in another form of question.",
         assumed={
-            DESIGNED: "nothing of the model or of any text: each value was drawn at "
+            DESIGNED: "nothing about the model or any text: each value was drawn at "
             "random from a recorded seed",
         },
         unchecked="since the seed drew keys and values",
-        chance="each of {n_strata} groups would have its own value and {n_orders} "
-        "others named alike often; the summed share of right answers would reach the "
+        chance="in each of {n_strata} groups its own value and {n_orders} others would "
+        "be named equally often; the summed share of right answers would reach the "
         "observed one with probability {p}",
         unit="groups answered right, above chance",
-        null_caption="Right answers, in groups, and what the same sum is when a random "
-        "value stands in for each group's own.",
-        evidence_caption="Where the evidence lies: the share of right answers of each "
+        null_caption="Right answers, in groups, and the same sum with a random value "
+        "in place of each group's own.",
+        evidence_caption="Where the evidence is: the share of right answers of each "
         "group.",
         limits="versions",
     ),
@@ -411,12 +410,13 @@ def check_chat_flags(command: "Canary") -> None:
     if command.least_effect > 1:
         raise InputError(
             f"--min-effect must be at most 1 with --chat, got {command.least_effect}",
-            hint="it is a share of the groups",
+            hint="give a share of the groups",
         )
     if command.make and detectable_share(command.make, n_values=len(VALUES)) is None:
         raise InputError(
-            f"--make {command.make}: too few groups for p <= {LEVEL:g}, were all known",
-            hint="--make 32 finds a share of 20 %",
+            f"--make {command.make}: too few groups for p <= {LEVEL:g}, even if all "
+            "were known",
+            hint="use --make 32 to find a share of 20%",
         )
     keyed_prompts((), command.template)
 
@@ -424,7 +424,7 @@ def check_chat_flags(command: "Canary") -> None:
 def make_chat_files(rows: Path, seed_file: Path, n_groups: int) -> None:
     """Draw a seed, and write both files."""
     if rows.suffix != ".jsonl":
-        raise InputError(f"{rows}: must end in .jsonl", hint="a row a line")
+        raise InputError(f"{rows}: must end in .jsonl", hint="one row per line")
     data, release = make_keyed_rows(
         secrets.token_bytes(SEED_BYTES), n_groups, version=__version__, made=utc_now()
     )
@@ -435,7 +435,7 @@ def make_chat_files(rows: Path, seed_file: Path, n_groups: int) -> None:
         f"{seed_file}: their seed, commitment {commitment(seed_file).sha256}",
         f"Put the rows of {rows} among those that you publish, in any order and under "
         f"any template, and keep {seed_file} to yourself. Publish the commitment with "
-        "its date: it shows later that nothing was chosen after a look at a model.",
+        "its date: it shows later that nothing was chosen after testing a model.",
     )
 
 
@@ -481,7 +481,7 @@ def ask_for_values(command: "Canary") -> dict[str, Any]:
     share = max(0.0, result.effect or 0.0)
     sentences = [
         f"{result.benchmark}: {result.verdict}, {p_of(result)} by an exact test of "
-        f"{result.n_strata} groups, of which the model knows about {share:.0%}.",
+        f"{result.n_strata} groups; the model knows about {share:.0%} of them.",
         commitment_sentence(result) or "",
         *(f"{words}." for words in result.warnings),
     ]

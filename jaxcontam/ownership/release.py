@@ -69,7 +69,7 @@ class Release:
             if out.suffix.lower() != self.benchmark.suffix.lower():
                 raise InputError(
                     f"{out}: must end in {self.benchmark.suffix}",
-                    hint="the format stays that of the benchmark",
+                    hint="keep the format of the benchmark",
                 )
             data, release = make_release(
                 self.benchmark,
@@ -86,11 +86,12 @@ class Release:
             lines = (
                 f"released: {printable(out)}, {release.n_examples:,} examples in a "
                 "secret order",
-                f"seed file: {printable(self.seed_file)} (keep it, and keep it secret)",
+                f"seed file: {printable(self.seed_file)} (keep it secret, and do not "
+                "lose it)",
                 f"commitment: {found.sha256}",
                 "Publish the released file alone, and this commitment with its date. "
-                "It is the SHA-256 of the seed file: whoever gets that file later sees "
-                "that the order was drawn before any model was asked.",
+                "It is the SHA-256 of the seed file: whoever gets that file later can "
+                "see that the order was drawn before any model was tested.",
                 f"Test a model with: {shell_line(test)}",
             )
         Terminal().say(*lines, *(f"warning: {w}" for w in search_warnings([found])))

@@ -155,7 +155,7 @@ def load_versions(
     for number, row in enumerate(benchmark.rows, 1):
         where = f"{path}: row {number}"
         text = text_of_field(text_field, row, where)
-        hint = "--variants-field names the list of rewrites"
+        hint = "name the list of rewrites with --variants-field"
         variants = field_of(row, variants_field, where, hint=hint)
         if isinstance(variants, str):
             variants = [variants]
@@ -206,7 +206,7 @@ def variants_result(
     if not randomised:
         warnings.append(
             "the published versions were not drawn at random: a model that never saw "
-            "them may prefer their style, so the verdict is never more than suspected"
+            "them may prefer their style, so the verdict is at most suspected"
         )
     return OrderResult(
         benchmark=texts.name,
@@ -249,23 +249,23 @@ METHOD = VersionMethod(
         more="more texts or more rewrites are needed",
         meaning="A small p-value says that the model prefers the published wording to "
         "rewrites of it. If the published version was drawn at random among all "
-        "versions, a model that never saw it does that by chance alone; if it was "
-        "not, a taste for its style may be the whole reason.",
+        "versions, a model that never saw it does so only by chance; if it was not, "
+        "its style may be the whole reason.",
         silence="",
         assumed={
             DESIGNED: "that the published version of each text was drawn at random "
-            "among all its versions, as was declared",
-            DECLARED: "that a model which never saw the published versions finds no "
-            "version likelier for its style: nothing vouches for that",
+            "among all its versions, as declared",
+            DECLARED: "that a model that never saw the published versions finds no "
+            "version likelier for its style: nothing guarantees this",
         },
-        unchecked="since how the versions were made is their owner's word",
+        unchecked="since only their owner knows how the versions were made",
         chance="in each of {n_strata} texts the published version would be as likely "
         "as any of its rewrites (up to {n_orders}) to score best; the summed score "
         "would reach the observed one with probability {p}",
-        null_caption="Sum of the published scores over each text, and what the same "
-        "sum is when a random version stands in for the published one.",
-        evidence_caption="Where the evidence lies: the score of each text, in the "
-        "order of the file.",
+        null_caption="Sum of the published scores over texts, and the same sum with a "
+        "random version in place of the published one.",
+        evidence_caption="Where the evidence is: the score of each text, in the order "
+        "of the file.",
         limits="versions",
     ),
 )

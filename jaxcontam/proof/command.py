@@ -27,7 +27,7 @@ from jaxcontam.terminal import Terminal, printable
 _MOST_BYTES = 1 << 30
 # Lines of a .csv that are read at once.
 _LINES = 2**15
-_WITHOUT_LABELS = "leave it out, as pandas does: to_csv(header=False, index=False)"
+_WITHOUT_LABELS = "leave it out; in pandas: to_csv(header=False, index=False)"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -167,7 +167,7 @@ def _read_csv(path: Path) -> np.ndarray:
             width, named = len(first), not any(map(is_number, first))
             if width > 1 and not first[0]:
                 raise InputError(
-                    f"{path}: row 1, column 1: blank, as above an index",
+                    f"{path}: row 1, column 1: blank, as in the column of an index",
                     hint=_WITHOUT_LABELS,
                 )
             named = named and all(first)
@@ -230,10 +230,10 @@ def _numbers(lines: Sequence[str], width: int, path: Path, *, after: int) -> np.
                 # float() takes 1_000 for 1000.
                 rows[i, column - 1] = float(cell if "_" not in cell else "no number")
             except ValueError as e:
-                what = "blank" if not cell else f"{cell!r} is no number"
+                what = "blank" if not cell else f"{cell!r} is not a number"
                 raise InputError(
                     f"{path}: row {number}, column {column}: {what}",
-                    hint="comma-separated numbers, below names of columns or alone"
-                    * (number <= 2 and i == 0),
+                    hint="give comma-separated numbers, with or without a first row of "
+                    "column names" * (number <= 2 and i == 0),
                 ) from e
     return rows

@@ -27,8 +27,8 @@ from jaxcontam.stats.rows import unpadded
 MATRIX_WORDS = MethodWords(
     name=MATRIX_METHOD,
     label=MATRIX_METHOD,
-    finds="a published column that scores better than the others, row by row; "
-    "knows nothing of where the numbers come from",
+    finds="a published column that scores better than the others, row by row; does not "
+    "know where the numbers come from",
     source="the randomisation test of Fisher, summed over rows, p counted exactly",
 )
 """Words of reports for `prove`."""

@@ -100,7 +100,7 @@ _CHECK = (
     Code("jaxcontam verify DIR"),
     " recomputes every p-value, effect and verdict from ",
     Code("orders.npz"),
-    " beside this file, without the model. ",
+    " in this folder, without the model. ",
     Code("results.csv"),
     " holds the numbers of this page for a spreadsheet.",
 )

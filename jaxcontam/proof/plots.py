@@ -178,7 +178,7 @@ def qq_plot(p_values_R: np.ndarray) -> str:
         return svg_text(
             figure,
             f"Sorted p-values against uniform ones; {n_outside} of {len(ranks)} points "
-            "outside the 95 % band",
+            "outside the 95% band",
         )
 
 

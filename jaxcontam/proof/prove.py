@@ -59,7 +59,7 @@ def prove(
     if matrix_KM.ndim != 2 or len(matrix_KM) == 0 or matrix_KM.shape[1] < 2:
         raise InputError(
             f"{name}: shape {matrix_KM.shape}, expected (K, m + 1)",
-            hint="a row a stratum, the published version first",
+            hint="one row per stratum, the published version first",
         )
     check_cells(matrix_KM, name)
     if hasattr(matrix, "columns"):
@@ -135,8 +135,9 @@ def check_labels(matrix_KM: np.ndarray, name: str, *, hint: str) -> None:
         if _are_labels(label_N, rest):
             shown = ", ".join(f"{value:g}" for value in label_N[:3])
             raise InputError(
-                f"{name}: the first {what} ({shown}{', ...' * (len(label_N) > 3)}) "
-                f"looks like {likely}, not scores",
+                f"{name}: the first {what} "
+                f"({shown}{', ...' if len(label_N) > 3 else ''}) looks like {likely}, "
+                "not scores",
                 hint=hint,
             )
 

@@ -143,7 +143,7 @@ def reference_result(
         raise ValueError(f"no {field} of a reference model")
     missing, missing_of_reference = map(np.isnan, (scores, reference))
     if not np.array_equal(missing, missing_of_reference):
-        raise ValueError(f"the reference was asked for other {field}")
+        raise ValueError(f"the reference was scored with other {field}")
     # Where in the file it lies enters no p-value, and takes time.
     method = dataclasses.replace(method, locates=False)
     spread, other = (

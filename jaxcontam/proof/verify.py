@@ -42,7 +42,9 @@ def verify_report(
     """Check digests, draw again, rebuild; what differs, and how many tests."""
     archive = directory / ARCHIVE_NAME
     if not archive.is_file():
-        raise InputError(f"{archive}: no such file", hint="it stands beside the report")
+        raise InputError(
+            f"{archive}: no such file", hint="keep it in the folder of the report"
+        )
     faults = digest_faults(directory, document, ARCHIVE_NAME)
     if any(fault.startswith(ARCHIVE_NAME) for fault in faults):
         # A damaged archive can fail in many ways: it is not opened.
@@ -96,8 +98,8 @@ def commitment_faults(directory: Path) -> tuple[list[str], list[str]]:
             notes.append(f"{file} has the digest of its commitment")
             continue
         faults.append(
-            f"{file}: {found.sha256}, the report says {one.sha256}: another file of "
-            "that name, unless one was changed"
+            f"{file}: {found.sha256}, the report says {one.sha256}: a different file "
+            "of that name, or one was changed"
         )
     return faults, notes
 

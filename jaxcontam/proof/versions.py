@@ -118,7 +118,7 @@ def plan_texts(
     for k, row in enumerate(rows):
         if min(map(len, row)) < fewest:
             raise InputError(
-                f"{texts.places[k]}: a version has one token, and the model needs a "
+                f"{texts.places[k]}: a version has one token, but the model needs a "
                 "token before it"
             )
     return plan_versions(
@@ -147,7 +147,7 @@ def score_texts(
     if bad := np.flatnonzero(np.isnan(loglik)).tolist():
         row, _ = plan.version_of(bad[0])
         raise InputError(
-            f"{texts.places[row]}: a version is one token to the server, and it puts "
+            f"{texts.places[row]}: a version is one token to the server, which puts "
             "none before it"
         )
     n_all = n_targets(plan.sequences)

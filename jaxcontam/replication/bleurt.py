@@ -31,8 +31,7 @@ from jaxcontam.scoring.run_batches import plan_batches
 from jaxcontam.terminal import printable
 
 _HINT = (
-    "docs/how_to/replicate.md says which files a checkpoint needs and how to "
-    "convert one"
+    "see docs/how_to/replicate.md for the files of a checkpoint and how to convert one"
 )
 _KINDS = {
     "bert": "BertForSequenceClassification",
@@ -85,7 +84,7 @@ class Bleurt:
         token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
         if largest >= model.config.vocab_size:
             raise InputError(
-                f"{directory}: the tokenizer's token {token!r} has id {largest}, "
+                f"{directory}: the tokenizer's token {token!r} has id {largest}, but "
                 f"the model has {model.config.vocab_size} rows"
             )
         first_id, separator_id = map(tokenizer.token_to_id, ("[CLS]", "[SEP]"))
@@ -222,8 +221,8 @@ def _read_model(directory: Path, config: Path) -> Any:
     # Name of a tensor, its shape in the file, and that of the config.
     for name, theirs, wanted in sorted(found["mismatched_keys"]):
         raise InputError(
-            f"{directory}: {name} has shape {tuple(theirs)}, where the config says "
-            f"{tuple(wanted)}"
+            f"{directory}: {name} has shape {tuple(theirs)} (the config says "
+            f"{tuple(wanted)})"
         )
     for name in sorted(found["missing_keys"]):
         raise InputError(

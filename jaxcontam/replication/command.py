@@ -147,7 +147,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         if self.budget is not None and self.price_in is None and self.price_out is None:
             raise InputError(
                 "--budget needs --price-in and --price-out",
-                hint="of a million prompt tokens and of a million new ones",
+                hint="give prices per million prompt tokens and per million new tokens",
             )
         if self.task == "plain" and (self.bleurt or self.embedding_model):
             raise InputError(
@@ -157,19 +157,19 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         if self.bleurt is not None and not self.bleurt.is_dir():
             raise InputError(
                 f"--bleurt {self.bleurt}: no such folder",
-                hint="docs/how_to/replicate.md says how to make one",
+                hint="see docs/how_to/replicate.md for how to make one",
             )
 
     def _check_recorded(self) -> None:
         if self.model is not None:
             raise InputError(
-                "--recorded asks no model", hint="leave MODEL and BENCHMARK out"
+                "--recorded uses no model", hint="leave out MODEL and BENCHMARK"
             )
         for field in dataclasses.fields(self):
             is_given = getattr(self, field.name) != field.default
             if is_given and field.name not in _WITH_RECORDED:
                 beside = (
-                    "completions of a reference stand beside the model's, as "
+                    "put completions of a reference into the same file, as "
                     "generated_reference_completion"
                 )
                 raise InputError(
@@ -314,7 +314,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                 "new ones"
             )
             if most.cost is not None:
-                words += f", at most about {most.cost:.4g} to pay"
+                words += f", which cost at most about {most.cost:.4g}"
             said.append(f"{words}.")
         if self.model in served:
             return " ".join([*said, "Nothing was sent."])
@@ -352,8 +352,8 @@ def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:
     replace_bytes(sheet, sheet_text(*texts, seed=seed).encode())
     if number > 1:
         Terminal(stderr=True).say(
-            f"{out / SHEET_NAME} is no sheet of this run and was left as it is; "
-            f"this run's is {sheet}"
+            f"{out / SHEET_NAME} is not a sheet of this run and was left unchanged; "
+            f"the sheet of this run is {sheet}"
         )
 
 
@@ -413,6 +413,6 @@ def _local_words(
     n_more = n_asked - len(prompts)
     more = f", and {n_more:,} answers to further methods" if n_more else ""
     return (
-        f"{len(prompts):,} completions of prompts of {n_tokens:,} tokens, "
-        f"at most {room(plan, model)[0]:,} new tokens each{more}; nothing was asked."
+        f"{len(prompts):,} completions of prompts of {n_tokens:,} tokens, at most "
+        f"{room(plan, model)[0]:,} new tokens each{more}; nothing was sent."
     )

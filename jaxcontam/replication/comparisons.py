@@ -207,7 +207,7 @@ def first_instances(asked: ComparisonInputs, progress: Progress | None = None) -
             "tell a copy from chance."
         )
     if signs and finding != "refused":
-        warnings.append(f"The answer has of this file: {', '.join(signs)}.")
+        warnings.append(f"The answer contains from this file: {', '.join(signs)}.")
     version = words_version("first_instances", FIRST_INSTANCES)
     result = comparison_result(
         asked,
@@ -357,24 +357,25 @@ def cdd(asked: ComparisonInputs, progress: Progress | None = None) -> Found:
     warnings = []
     if n_empty := sum(row["n_tokens"] == 0 for row in rows):
         warnings.append(
-            f"{n_empty} greedy answers are empty, thoughts aside, and left out: who "
-            "writes nothing always writes the same."
+            f"{n_empty} greedy answers are empty (apart from reasoning) and left out: "
+            "empty samples are all alike."
         )
     peaked = [row for row in judged if row["found"]]
     if n_short := sum(row["n_tokens"] < _SHORT for row in peaked):
         warnings.append(
             f"{n_short} of {n_found} peaked instances have a greedy answer of fewer "
-            f"than {_SHORT} tokens: short answers can be alike unlearnt."
+            f"than {_SHORT} tokens: short answers can be alike without having been "
+            "learned."
         )
     measured = [row for row in peaked if row["rouge_l_greedy"] is not None]
     if n_other := sum(row["rouge_l_greedy"] < _ANOTHER for row in measured):
         warnings.append(
             f"{n_other} of {n_found} peaked instances have a greedy answer unlike the "
-            f"file's text (ROUGE-L below {_ANOTHER}): known by heart is another text."
+            f"file's text (ROUGE-L below {_ANOTHER}): they recite another text."
         )
     if n_unread := sum(row["rouge_l_greedy"] is None for row in judged):
         warnings.append(
-            f"{n_unread} of {len(judged)} instances are not mostly of Latin letters, "
+            f"{n_unread} of {len(judged)} instances are not mostly in Latin letters, "
             "the only ones that ROUGE-L counts: their overlap is not measured."
         )
     finding = (

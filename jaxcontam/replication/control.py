@@ -303,7 +303,7 @@ def _copies(labels: Labels) -> list[bool | None]:
 
 def _lost_words(which: str, judged: Judged) -> list[str]:
     lost = {
-        "answers of the judge say none of the words asked for": judged.n_unparsed,
+        "answers of the judge contain none of the requested words": judged.n_unparsed,
         "requests were refused": judged.n_refused,
     }
     n_all = len(judged.labels)
@@ -584,9 +584,9 @@ def independence_words(
     names = dict.fromkeys(name for row in records for name in row if name not in read)
     n_values = {name: len({str(row.get(name)) for row in records}) for name in names}
     return [
-        f"the field {name} has {n} values in {len(records)} instances: if they are "
-        f"sources, p beside the control is too small; --group-field {name} allows for "
-        "them"
+        f"the field {name} has {n} values in {len(records)} instances: if these are "
+        f"sources, p against the control is too small; --group-field {name} corrects "
+        "that"
         for name, n in n_values.items()
         if _FEWEST_SOURCES <= n <= len(records) / 2
     ]

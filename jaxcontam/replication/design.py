@@ -103,7 +103,8 @@ def check_reference(design: ReplicationDesign) -> None:
     if design.control is None:
         raise InputError(
             "--reference needs --control",
-            hint="it shows how easy the benchmark is to guess beside its control",
+            hint="give a control: the reference shows how easy the benchmark is to "
+            "guess compared with it",
         )
 
 
@@ -173,13 +174,12 @@ class ReplicationPlan:
                 if one.n_elsewhere:
                     words.append(
                         f"{one.n_elsewhere} of {one.n_rows} instances of the {name} "
-                        "stand more than once in both files together and were not drawn"
+                        "occur more than once in both files together and were not drawn"
                     )
             words += self.notes
         if not self.prompts.has_arms:
             words.append(
-                "both instructions are the same, so completions are not compared "
-                "between them"
+                "both instructions are the same, so their completions are not compared"
             )
         return words
 
@@ -250,10 +250,10 @@ def plan_replication(
         if both and not issues:
             raise InputError(
                 f"{design.control}: file_path: it has every issue of {benchmark}",
-                hint="a control holds issues that cannot have been seen",
+                hint="give issues that cannot have been seen as a control",
             )
         if both:
-            notes.append(f"{len(both)} issues stand in both files and were not asked")
+            notes.append(f"{len(both)} issues are in both files and were left out")
     # A line end may be spelled out.
     ends = tuple(words.replace("\\n", "\n") for words in design.stop)
     if not ends and design.task == "plain":

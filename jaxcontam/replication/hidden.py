@@ -251,7 +251,7 @@ def _ask(
         raise InputError(
             f"{asked.benchmark.name}: {method}: no {what} of {n_all} has anything "
             "to hide",
-            hint="leave this method out for this benchmark",
+            hint="leave out this method for this benchmark",
         )
     rows = asked_rows(hidden, template, max_tokens, asked, progress)
     n_out, warnings = n_all - len(rows), notes
@@ -299,7 +299,7 @@ def hidden_result(
     given = [readings(row["answer"]) for row in answered]
     finding = "refused"
     if answered:
-        finding = f"{n_found} of {len(answered)} answers are what was hidden"
+        finding = f"{n_found} of {len(answered)} answers match what was hidden"
         measured = [row["rouge_l"] for row in answered if row["rouge_l"] is not None]
         if measured:
             finding += f"; mean ROUGE-L {statistics.fmean(measured):.3f}"
@@ -339,10 +339,13 @@ _ISSUE_FIELDS = ("problem_statement", "issue", "text")
 _FILE_FIELDS = ("file", "path")
 _CHANGED = re.compile(r"^--- a/(\S+)$", re.MULTILINE)
 _MAX_TOKENS = 50
-_KNOWN = "Who knows a repository can name its files without having read the benchmark"
+_KNOWN = (
+    "A model that knows a repository can name its files without having read the "
+    "benchmark"
+)
 _NOT_INDEPENDENT = (
-    "The p-value takes issues as independent, which those of one repository are not, "
-    "and no record names its repository (repo)"
+    "The p-value assumes independent issues, but issues of one repository are not, and "
+    "no record names its repository (repo)"
 )
 
 
@@ -372,8 +375,8 @@ def read_issues(benchmark: Benchmark) -> list[Issue]:
         raise InputError(
             f"{benchmark.name}: file_path: no issue of {len(benchmark)} whose fix "
             "changes one file that it does not name",
-            hint="records need problem_statement, issue or text, and patch, file or "
-            "path; leave this method out for another benchmark",
+            hint="give records with problem_statement, issue or text, and patch, file "
+            "or path, or leave out this method",
         )
     return list(found.values())
 
@@ -415,7 +418,7 @@ def file_path(asked: ComparisonInputs, progress: Progress | None = None) -> Foun
         warnings.append(_NOT_INDEPENDENT)
     words = f"{found.n_found} of {n} files are named"
     if not n_control:
-        warnings.append("file_path has no control (--control), so that it says nothing")
+        warnings.append("file_path has no control (--control), so it gives no verdict")
     elif found.n_refused < n:
         met = [bool(row["found"]) or row["refused"] for row in theirs]
         control = Side(copies=met, groups=repositories[n:])
@@ -436,8 +439,8 @@ def file_path(asked: ComparisonInputs, progress: Progress | None = None) -> Foun
         words += f", {n_met} of {n_control} of the control, p {p_value:.2g}"
     if found.n_refused or n_refused:
         words += (
-            f"; {found.n_refused} refused, taken as misses, and {n_refused} of the "
-            "control, taken as named"
+            f"; {found.n_refused} refused, counted as misses, and {n_refused} of the "
+            "control, counted as named"
         )
     result = dataclasses.replace(
         found,

@@ -175,7 +175,7 @@ def find_fields(benchmark: Benchmark, design: "ReplicationDesign") -> Fields:
         if has_text:
             raise InputError(
                 "--first-field excludes --text-field and --template",
-                hint="a pair has two texts of its own; one text is cut in two",
+                hint="name two fields for pairs, or one text that is cut in two",
             )
         return Fields(texts=(design.first_field, design.second_field), label=label)
     if has_text:
@@ -270,9 +270,9 @@ def draw_instances(
         rows[key] = min(rows.get(key, row), row)
     if not rows and n_elsewhere:
         raise InputError(
-            f"{benchmark.name}: all its instances stand more than once in both files "
+            f"{benchmark.name}: all its instances occur more than once in both files "
             "together",
-            hint="a control holds other instances, which cannot have been seen",
+            hint="give other instances, which cannot have been seen, as a control",
         )
     if not rows:
         raise InputError(
@@ -371,7 +371,7 @@ def _label(value: object, names: Sequence[str]) -> str:
     if not text.isdecimal() or int(text) >= len(names):
         raise InputError(
             f"label {text!r} has no name (there are {len(names)}: {', '.join(names)})",
-            hint="--label-names takes the names of labels 0, 1, ... in this order",
+            hint="give the names of labels 0, 1, ... to --label-names, in this order",
         )
     return f"{text} ({names[int(text)]})"
 
@@ -504,7 +504,8 @@ def _template(where: str, template: object) -> str:
         if "{label}" in line and "{input}" in line:
             raise InputError(
                 f"{where}: {{label}} and {{input}} in one line",
-                hint="the label's line is left out where an instance has no label",
+                hint="put {label} on a line of its own, which is left out if an "
+                "instance has no label",
             )
     return template.removeprefix("\n").rstrip("\n")
 
@@ -535,7 +536,7 @@ def _read(path: Path) -> Mapping[str, object]:
     except (ValueError, RecursionError) as e:
         raise InputError(f"{path}: not {path.suffix[1:]} ({e})") from e
     if not isinstance(tables, dict):
-        raise InputError(f"{path}: must hold tables of templates, one a task")
+        raise InputError(f"{path}: must hold tables of templates, one per task")
     if not isinstance(tables.get("name", ""), str):
         raise InputError(f"{path}: name must be a text")
     return tables

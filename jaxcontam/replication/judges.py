@@ -218,7 +218,7 @@ def instance_warnings(instances: Sequence[Instance]) -> tuple[str, ...]:
     if n_short := sum(map(is_short, instances)):
         warnings.append(
             f"{n_short} of {len(instances)} references have fewer than {_FEWEST_NEAR} "
-            "words, so a model that knows the answer meets them without a copy"
+            "words, so a model that knows the answer matches them without copying"
         )
     return tuple(warnings)
 
@@ -543,7 +543,7 @@ class People:
         if n_open:
             notes.append(
                 f"{n_open} of {len(self.labels[0])} completions are left out of "
-                "people's labels, for one person calls them a copy and another does not"
+                "people's labels: one person calls them a copy, another does not"
             )
         return tuple(notes)
 

@@ -231,16 +231,16 @@ class Partition:
             return ()
         missing = next(name for name in self.arms if name not in self.bleurt_20)
         return (
-            f"the {missing} has no BLEURT scores, so the local judge goes by words "
-            "alone in all completions",
+            f"the {missing} has no BLEURT scores, so the local judge uses words alone "
+            "for all completions",
         )
 
 
 def _repeat_words(facts: Mapping[str, Facts]) -> list[str]:
     return [
         f"{'of the control, ' if name == CONTROL else ''}{n} of {len(side.repeats)} "
-        "instances are left out: their text stands before, or in the benchmark and in "
-        "the control"
+        "instances are left out: their text occurred before, or is in both the "
+        "benchmark and the control"
         for name, side in facts.items()
         if (n := sum(side.repeats))
     ]

@@ -170,20 +170,20 @@ nan where the reference is mostly of letters that ROUGE does not know."""
 _FEWEST_PAIRS = 2
 _UNANSWERED = "one of the instructions has no answer"
 _UNSCORED = {
-    "rouge_l": f"{_UNANSWERED}, or the reference is not mostly of Latin letters, the "
+    "rouge_l": f"{_UNANSWERED}, or the reference is not mostly in Latin letters, the "
     "only ones that ROUGE-L counts"
 }
 _EXACT = "sign_flip"
 _BOOTSTRAPS = {
     "paired_bootstrap": (
         paired_bootstrap_p,
-        "the bootstrap's share is no calibrated p-value: with ten pairs it is below "
-        "0.05 in 8 % of null sets",
+        "the bootstrap's share is not a calibrated p-value: with ten pairs it is below "
+        "0.05 in 8% of null sets",
     ),
     "unpaired_bootstrap": (
         unpaired_bootstrap_p,
-        "the released code draws both arms apart, so the p-value depends on how alike "
-        "they are",
+        "the released code resamples both arms separately, so the p-value depends on "
+        "how correlated they are",
     ),
 }
 OVERLAP_TESTS = {
@@ -256,7 +256,7 @@ def overlap_results(
         floor = ["both instructions give the same overlap everywhere: nothing to test"]
     elif exact.p_floor > ALPHA:
         floor = [
-            f"so few pairs differ that no p-value is below {exact.p_floor:.3g}: draw "
+            f"so few pairs differ that p cannot be below {exact.p_floor:.3g}: draw "
             "more instances"
         ]
     rows = [row(_EXACT, exact.p_value, exact.p_floor, *floor)]

@@ -53,19 +53,19 @@ _ROWS = (
         gives="verdict: 1 exact copy, or 2 near-exact ones of 10 (5 of 50); without a "
         "control and a reference model at most suspected",
         cost="k answers, and k of a control; both of a reference",
-        finds="copies word for word, or nearly; texts known from elsewhere, too, which "
+        finds="copies word for word, or nearly; also texts known from elsewhere, which "
         "a control shows",
         source=f"the rule: {_GOLCHIN}, algorithm 2; the judge is ours",
         departure="no model judges: equality, or ROUGE-L and content-word precision; "
-        "pieces that repeat or count on from the first piece are left out",
+        "pieces that repeat the first piece, or continue its counting, are left out",
     ),
     ReplicationMethod(
         name="judge_llm",
         label="chat model",
-        gives="verdict by the same rule, in place of judge_local's",
+        gives="verdict by the same rule, instead of judge_local's",
         needs="completions, and a chat model (--judge api:URL#NAME)",
         cost="k answers, and k of the judge",
-        finds="as judge_local; copies in other words, too",
+        finds="as judge_local; also copies in other words",
         source=f"{_GOLCHIN}, algorithm 2 and figure 2",
         departure="examples of our own; answers that do not parse are counted",
     ),
@@ -82,10 +82,10 @@ _ROWS = (
         name="rouge_l_sign_flip",
         gives="p-value, exact",
         cost=_BOTH,
-        finds="that naming the partition helps, whatever the reason",
+        finds="that naming the partition helps, for whatever reason",
         source=f"{_GOLCHIN}, algorithm 1; Fisher 1935 for the test",
-        departure="exact sign flips of paired differences in place of a bootstrap; "
-        "references not mostly of Latin letters are left out",
+        departure="exact sign flips of paired differences instead of a bootstrap; "
+        "references not mostly in Latin letters are left out",
     ),
     ReplicationMethod(
         name="rouge_l_paired_bootstrap",
@@ -96,7 +96,7 @@ _ROWS = (
     ),
     ReplicationMethod(
         name="rouge_l_unpaired_bootstrap",
-        gives="p-value, asymptotic: too careful where instances differ",
+        gives="p-value, asymptotic: too conservative if instances differ",
         cost=_BOTH,
         finds="the same",
         source=f"{_GOLCHIN}, algorithm 1, as their released code has it",
@@ -106,7 +106,7 @@ _ROWS = (
         gives="the three tests above on BLEURT, such as bleurt_sign_flip",
         needs="completions, and a checkpoint (--bleurt DIR)",
         cost=_BOTH,
-        finds="likeness of meaning, too",
+        finds="similar meaning, in other words",
         source=f"{_GOLCHIN}; Sellam et al. 2020",
     ),
     ReplicationMethod(
@@ -114,7 +114,7 @@ _ROWS = (
         gives="the three tests above on the cosine of embeddings",
         needs="completions, and a model (--embedding-model)",
         cost=_BOTH,
-        finds="likeness of subject",
+        finds="similar subject",
         source="ours",
     ),
     ReplicationMethod(
@@ -123,9 +123,9 @@ _ROWS = (
         gives="copied, suspicious or nothing found; at most suspected",
         needs="completions (--compare first_instances)",
         cost="1 answer",
-        finds="the first rows of a split; often suspicious of everything",
+        finds="the first rows of a split; often calls everything suspicious",
         source="Sainz et al. 2023",
-        departure="a fixed rule in place of a reader's judgement",
+        departure="a fixed rule instead of a reader's judgement",
     ),
     ReplicationMethod(
         name="cdd",
@@ -133,28 +133,30 @@ _ROWS = (
         gives="rate of instances whose samples are peaked",
         needs="completions, sampled (--compare cdd)",
         cost="21k answers (--cdd-samples)",
-        finds="texts that come out the same at temperature 0.8; short or formal "
-        "answers do that, too",
+        finds="texts that come out the same at temperature 0.8; so do short or formal "
+        "answers",
         source="Dong et al. 2024",
-        departure="shares of samples, on tokens, as the paper; ports count characters",
+        departure="shares of samples, on tokens, as in the paper; ports count "
+        "characters",
     ),
     ReplicationMethod(
         name="ts_guessing_word",
         label="a masked word (TS-guessing)",
-        gives="rate of masked words that are found, beside chance",
+        gives="rate of masked words that are found, compared with chance",
         needs="completions (--compare ts_guessing_word)",
         cost="at most k answers",
-        finds="exact wording; what is easy to guess, too",
+        finds="exact wording; also what is easy to guess",
         source="Deng et al. 2023",
-        departure="a drawn word that is no function word; no tagger chooses it",
+        departure="a word drawn at random among all but function words; no tagger "
+        "chooses it",
     ),
     ReplicationMethod(
         name="ts_guessing_option",
         label="a masked option (TS-guessing)",
-        gives="rate of masked wrong options that are found, beside chance",
+        gives="rate of masked wrong options that are found, compared with chance",
         needs="completions; questions with options (--compare ts_guessing_option)",
         cost="at most k answers",
-        finds="wrong options by heart, which no knowledge gives",
+        finds="wrong options known by heart, which knowledge alone does not give",
         source="Deng et al. 2023",
         departure="compares with the option that was masked; a port with the right one",
     ),
@@ -165,11 +167,11 @@ _ROWS = (
         needs="completions; issues with their fixes, and a control of repositories "
         "after the cutoff (--compare file_path --control)",
         cost="at most k answers, and k of a control",
-        finds="code benchmarks whose fixes are known; repositories that are better "
-        "known than the control's, or easier to guess, too",
+        finds="code benchmarks whose fixes are known; also repositories that are "
+        "better known, or easier to guess, than the control's",
         source="Liang et al. 2025, arXiv:2506.12286",
         departure="issues that name the file, or whose fix changes several, are left "
-        "out; a test in place of two rates",
+        "out; a test instead of two rates",
     ),
 )
 
@@ -217,19 +219,19 @@ class ReplicationReport(Report):
 _WORDS = PageWords(
     assumed=(
         "That the control cannot have been seen and is as easy to guess as the "
-        "benchmark: of the same kind, sources and years. A reference model shows where "
-        "it is not, as far as it guesses as well as the model; one that has seen the "
-        "benchmark hides it.",
-        "That instances, or sources where a field names them, are independent draws.",
-        "That the server, where there is one, adds no search and no text of its own.",
+        "benchmark: of the same kind, sources and years. A reference model shows if it "
+        "is not, provided that it guesses as well as the model; one that has seen the "
+        "benchmark hides contamination.",
+        "That instances (or sources, if a field names them) are independent draws.",
+        "That the server, if there is one, adds no search and no text of its own.",
     ),
     limits=(
-        "Copies do not say where the model has them from: the benchmark, a page that "
-        "quotes it, or the source that its author took them from.",
+        "Copies do not say where the model read them: in the benchmark, on a page that "
+        "quotes it, or in the source from which its author took them.",
         "No evidence does not say that the partition was not seen. Models forget, and "
         "many are trained not to recite.",
-        "A few instances were asked for. They say little about the share of the "
-        "partition that is known, and other words or another temperature may bring "
+        "Only a few instances were requested. They say little about the share of the "
+        "partition that is known, and other wording or another temperature may give "
         "other answers.",
         THIS_ONE,
     ),
@@ -237,46 +239,48 @@ _WORDS = PageWords(
 _RULE = (
     "The first row decides. The paper's rule is one exact copy, or two near-exact ones "
     "of ten (five of fifty). A clean model meets it with well-known texts, so it gives "
-    "suspicion, and only where copies are significantly more than in the control. "
-    "Contaminated asks for p <= 0.001 there, and for a reference model that has seen "
-    "neither side: it copies less than a tenth of what the model copies of the "
-    "benchmark (p <= 0.05), it writes as close to the control as the model does, and "
-    "is exceeded with p <= 0.001."
+    "at most suspected, and only if copies are significantly more frequent than in the "
+    "control. Contaminated requires p <= 0.001 for that, and a reference model that "
+    "has seen neither side: it copies less than a tenth of what the model copies of "
+    "the benchmark (p <= 0.05), writes as close to the control as the model does, and "
+    "is exceeded by the model with p <= 0.001."
 )
-_SAME_KIND = "the control as easy to guess as the benchmark, of the same kind and years"
+_SAME_KIND = (
+    "that the control is as easy to guess as the benchmark, of the same kind and years"
+)
 _WHY = {
-    "no control": "Contaminated needs a control that cannot have been seen and is as "
-    "easy to guess (--control), and a reference model (--reference).",
-    "weak": "Contaminated needs p <= 0.001 beside the control.",
+    "no control": "Contaminated requires a control that cannot have been seen and is "
+    "as easy to guess (--control), and a reference model (--reference).",
+    "weak": "Contaminated requires p <= 0.001 against the control.",
     "no reference": "The benchmark may be easier to guess than its control: "
-    "contaminated needs a reference model that has seen neither (--reference).",
-    "reference copies it": "The reference copies more of the benchmark than of the "
-    "control, too: the benchmark is easier to guess, or the reference has seen it.",
-    "reference may share it": "The reference may copy a tenth of what the model "
-    "copies, or more, as one that reads less well does. That it copies less takes 32 "
-    "copies at least (of as many sources, if they are named): ask more instances "
-    "(--k), beside a reference of the same size and kind.",
+    "contaminated requires a reference model that has seen neither (--reference).",
+    "reference copies it": "The reference also copies more of the benchmark than of "
+    "the control: the benchmark is easier to guess, or the reference has seen it.",
+    "reference may share it": "The reference may copy a tenth or more of what the "
+    "model copies, as one that reads less well does. Showing that it copies less takes "
+    "at least 32 copies (from as many sources, if they are named): use more instances "
+    "(--k), with a reference of the same size and kind.",
     "reference reads less": "The reference writes less close to the control, which "
-    "neither has seen: what it cannot guess, the model may.",
+    "neither has seen: the model may guess what the reference cannot.",
     "reference too close": "What the model copies beyond the reference may be chance.",
 }
 """By the reason of a verdict that is `suspected` and no more."""
 
 _BOOTSTRAPS = (
-    "Sign flips are exact. Of the paper's bootstraps the paired one rejects too often "
-    "in samples of ten (7.6 % at the 5 % level, simulated); the released unpaired one "
-    "is far too careful where both completions depend on the instance."
+    "Sign flips are exact. The paper's paired bootstrap rejects too often in samples "
+    "of ten (7.6% at the 5% level, simulated); its released unpaired one is far too "
+    "conservative if both completions depend on the instance."
 )
-_ABOVE = "Each instance; above the line the guided completion is the closer one."
+_ABOVE = "Each point is an instance; above the line the guided completion is closer."
 _CONTROL = (
-    "Nobody can have learnt them from the control: they say how easily its texts are "
-    "guessed."
+    "These cannot have been learned from the control: they show how easily its texts "
+    "are guessed."
 )
 _CHECK = (
     Code("jaxcontam verify DIR"),
-    " measures, judges and tests every completion again from ",
+    " measures, judges and tests every completion again, from ",
     Code("texts.jsonl"),
-    " beside this file; no model is needed. ",
+    " in this folder; no model is needed. ",
     Code("annotate.csv"),
     " is a blind sheet for people's labels: ",
     Code("--annotated"),
@@ -318,14 +322,14 @@ def replication_page(
     if comparisons:
         notes = (f"{row.method}: {row.setting}" for row in comparisons)
         parts = [others, *(Paragraph(note, "quiet") for note in notes)]
-        sections.append(Section(parts, "Other ways to ask"))
+        sections.append(Section(parts, "Other methods"))
     versions = [("judge", deciding.judge_version)]
     if deciding.prompt_version:
         versions.append(("instructions", deciding.prompt_version))
     if (other := report.reference) is not None:
         said = f"{model_words(other)}, {other.fingerprint}"
         versions.append((f"reference {other.name}", said))
-    asked_of = "" if report.model is None else f", asked of {report.model.name}"
+    asked_of = "" if report.model is None else f", of {report.model.name}"
     return report_page(
         report,
         sections,
@@ -354,7 +358,7 @@ _COUNTED: Columns = {
     "judged": lambda row: str(row.n_instances),
     "exact": lambda row: str(row.n_exact),
     "near": lambda row: str(row.n_near),
-    "share (95 %)": lambda row: interval_of(row, "rate", ".0%"),
+    "share (95%)": lambda row: interval_of(row, "rate", ".0%"),
     "control": lambda row: (
         f"{row.control_copies} of {row.n_control}, p {_p_text(row.p_control)}"
         if row.n_control
@@ -375,7 +379,7 @@ _COMPARED: Columns = {
 _FOUND: Columns = {
     "n": lambda row: str(row.n_instances),
     "found": lambda row: str(row.n_found),
-    "share (95 %)": lambda row: interval_of(row, "rate", ".0%"),
+    "share (95%)": lambda row: interval_of(row, "rate", ".0%"),
     "by guessing": lambda row: shown_or_dash(row.chance, ".1%"),
     "finding": lambda row: row.finding,
 }
@@ -397,7 +401,7 @@ def replication_tables(rows: Sequence[Any], words: Words) -> tuple[Table, Table,
     return (
         table(judges, {"judge": name, **_COUNTED}, "copies", (4, 5, 6, 7)),
         table(overlaps, _COMPARED, "guided against general instruction", (1, 6)),
-        table(comparisons, {"asked for": name, **_FOUND}, "other ways to ask", (5,)),
+        table(comparisons, {"method": name, **_FOUND}, "other methods", (5,)),
     )
 
 
@@ -428,7 +432,7 @@ def _judge_sentences(row: JudgeResult, name: str) -> list[str]:
             _verdict_sentence(row, name),
             *(
                 f"{where}{n} instances are left out: their second pieces follow from "
-                "the first by repeating or counting on."
+                "the first by repetition or counting."
                 for where, n in left_out.items()
                 if n
             ),
@@ -441,8 +445,8 @@ def _judge_sentences(row: JudgeResult, name: str) -> list[str]:
         found.append(f"{_short_words(row)}.")
     if row.n_unparsed or row.n_refused:
         found.append(
-            f"The {name} gave no readable answer to {row.n_unparsed} and refused, "
-            f"or had nothing to judge in, {row.n_refused}."
+            f"The {name} gave no readable answer to {row.n_unparsed}, and refused, or "
+            f"found nothing to judge in, {row.n_refused}."
         )
     if row.agreement is not None:
         f1 = "" if row.f1 is None else f" F1 of copies: {row.f1:.2f}."
@@ -474,8 +478,8 @@ def _verdict_sentence(row: JudgeResult, name: str) -> str:
 
 def _short_words(row: JudgeResult) -> str:
     return (
-        f"{row.n_short} of the exact ones are of references of one or two words, "
-        "which a model that knows the answer meets, so they do not decide"
+        f"{row.n_short} of the exact ones have references of one or two words, which a "
+        "model that knows the answer can match, so they do not decide"
     )
 
 
@@ -486,10 +490,10 @@ def _control_sentences(row: JudgeResult) -> list[str]:
             return [
                 "Control not answered: none of its completions was judged "
                 f"({row.n_control_refused} refused, {row.n_control_unparsed} "
-                "answers of the judge not readable)."
+                "unreadable answers of the judge)."
             ]
         if row.n_exact + row.n_near:
-            return ["No control was given, so copies of well-known texts count, too."]
+            return ["No control was given, so copies of well-known texts count too."]
         return []
     found = f"In the control, {row.control_copies} of {row.n_control} are copies"
     if row.p_control is None:
@@ -497,19 +501,22 @@ def _control_sentences(row: JudgeResult) -> list[str]:
     if row.n_groups:
         floor = shared = ""
         if row.n_shared:
-            shared = f", and within the {row.n_shared} that stand on both sides"
+            shared = f", and within the {row.n_shared} that occur on both sides"
             if row.n_shared < row.n_groups:
                 shared = f" (those of one size){shared}"
         if (row.p_control_floor or 0) > CONTAMINATED_LEVEL:
-            floor = f" So few sources give no p below {_p_text(row.p_control_floor)}."
+            floor = (
+                " With so few sources p cannot be below "
+                f"{_p_text(row.p_control_floor)}."
+            )
         return [
             f"{found} (p = {_p_text(row.p_control)}, by permutations of the "
-            f"{row.n_groups} values of {row.group_field}{shared}). This takes these "
-            f"sources as independent, and {_SAME_KIND}.{floor}"
+            f"{row.n_groups} values of {row.group_field}{shared}). This assumes that "
+            f"these sources are independent, and {_SAME_KIND}.{floor}"
         ]
     enough = f"Not even {n} copies of {n} would give p <= 0.001."
     if needed is not None:
-        enough = f"With this control it takes {needed} copies of {n} for p <= 0.001."
+        enough = f"With this control p <= 0.001 takes {needed} copies of {n}."
     elif row.verdict is None:
         enough = (
             f"It is too small: not even {n} copies of {n} would be significantly more "
@@ -517,8 +524,8 @@ def _control_sentences(row: JudgeResult) -> list[str]:
         )
     return [
         f"{found} (Fisher's p = {_p_text(row.p_control)}). {enough}",
-        "This takes instances as independent (--group-field names sources that several "
-        f"share), and {_SAME_KIND}.",
+        "This assumes that instances are independent (name sources that several share "
+        f"with --group-field), and {_SAME_KIND}.",
     ]
 
 
@@ -530,12 +537,12 @@ def _reference_sentences(row: JudgeResult) -> list[str]:
     refused = f"; {n} requests to it were refused" if n else ""
     return [
         f"The reference copies {one.n_copies} of {one.n_instances}, and "
-        f"{one.control_copies} of {one.n_control} of the control "
-        f"(p = {_p_text(one.p_value)}). That it copies a tenth of what the model "
-        f"copies of the benchmark, or more, has p = {_p_text(one.p_share)}, by an "
-        "exact test of both counts. That the model exceeds it by more in the "
-        f"benchmark has p = {_p_text(one.p_excess)}, that the model writes closer to "
-        f"the control p = {_p_text(one.p_closer)}, both by exact sign flips{refused}."
+        f"{one.control_copies} of {one.n_control} of the control (p = "
+        f"{_p_text(one.p_value)}). The hypothesis that it copies a tenth or more of "
+        f"what the model copies of the benchmark has p = {_p_text(one.p_share)}, by an "
+        "exact test of both counts. The model exceeds it by more in the benchmark with "
+        f"p = {_p_text(one.p_excess)}, and writes closer to the control with p = "
+        f"{_p_text(one.p_closer)}, both by exact sign flips{refused}."
     ]
 
 
@@ -551,8 +558,8 @@ def _flip_sentence(row: OverlapResult) -> str:
     if _BELOW.get(row.verdict or "") == "yes":
         return (
             f"Naming the partition makes completions more like its text: {means} "
-            f"({p}). That alone is no copy: a longer, more exacting instruction "
-            "can do it."
+            f"({p}). That alone does not show copying: a longer, more demanding "
+            "instruction can do it."
         )
     said = (
         "This does not show that naming the partition brings completions closer to "

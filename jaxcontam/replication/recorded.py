@@ -86,8 +86,8 @@ _KNOWN = {
     *("text", "label", _MODEL_JUDGE, *_PEOPLE),
 }
 _TAKEN_FOR_BLEURT_20 = (
-    "the file's BLEURT scores are taken for those of BLEURT-20, for it does not say "
-    "which model they are of"
+    "the file's BLEURT scores are assumed to be those of BLEURT-20, since it does not "
+    "name the model"
 )
 
 
@@ -149,7 +149,7 @@ def recorded_partition(
         arms=arms,
         group_field=group_field,
         llm=judged if PARTITION in judged else {},
-        llm_version="recorded beside the completions" if PARTITION in judged else None,
+        llm_version="recorded with the completions" if PARTITION in judged else None,
         llm_decides=False,
         humans=humans,
         warnings=tuple(warnings),
@@ -187,8 +187,9 @@ def read_recorded(path: Path, *, group_field: str | None = None) -> Recorded:
     if pieces is None or _COMPLETION.format("guided") not in columns:
         raise InputError(
             f"{path}: no file of completions (columns: {', '.join(sorted(columns))})",
-            hint="needs first_piece and second_piece (or sentence1 and sentence2) and "
-            "generated_guided_completion; generated_general_completion to compare",
+            hint="name columns first_piece and second_piece (or sentence1 and "
+            "sentence2) and generated_guided_completion; to compare instructions, also "
+            "generated_general_completion",
         )
 
     def completions(arm: str) -> tuple[Completion, ...] | None:
@@ -259,7 +260,7 @@ def _instance(
         if is_missing(group):
             raise InputError(
                 f"{where}: {group_field} is null",
-                hint="give each row a value: what belongs to no other its own",
+                hint="give each row a value; a row without a group gets its own",
             )
     before, after = (_cell(record, column).strip() for column in (first, second))
     for piece, column in ((before, first), (after, second)):
@@ -288,7 +289,7 @@ def _numbers(records: list[Record], column: str) -> np.ndarray:
         with contextlib.suppress(ValueError):
             numbers_N[i] = float(str(cell))
         if not np.isfinite(numbers_N[i]):
-            raise InputError(f"{where}: column {column!r}: no number ({cell!r})")
+            raise InputError(f"{where}: column {column!r}: not a number ({cell!r})")
     return numbers_N
 
 
@@ -347,7 +348,7 @@ def read_sheet(
     """Read a sheet back, in any order of rows, wholly or partly filled.
 
     Columns may be split by commas, semicolons or tabs. InputError names a row that is
-    of another run, stands twice or beside other texts, or has an unknown label.
+    of another run, occurs twice or with other texts, or has an unknown label.
     """
     rows = _sheet_rows(instances, guided, seed)
     labels: list[list[Judgement | None]] = [[None] * len(instances) for _ in ANNOTATORS]
@@ -357,16 +358,16 @@ def read_sheet(
         if name not in rows:
             raise InputError(
                 f"{where}: unknown id {cells['id']!r}",
-                hint="is the sheet that of another run, model or seed?",
+                hint="give the sheet of this run, model and seed",
             )
         if name in seen:
-            raise InputError(f"{where}: id {name!r} stands twice")
+            raise InputError(f"{where}: id {name!r} occurs twice")
         seen.add(name)
         place, *texts = rows[name]
         if [_plain(cells[column]) for column in _TEXTS] != [*map(_plain, texts)]:
             raise InputError(
-                f"{where}: other texts than id {name!r} had",
-                hint="was one column sorted without the others?",
+                f"{where}: texts differ from those of id {name!r}",
+                hint="check that no column was sorted without the others",
             )
         for person, column in enumerate(ANNOTATORS):
             word = cells.get(column, "").strip()
@@ -379,7 +380,7 @@ def read_sheet(
     given = tuple(tuple(of_person) for of_person in labels if any(of_person))
     if not given:
         raise InputError(f"{path}: no label is filled in", hint=_HINT)
-    return People(labels=given, source="a sheet that people filled in")
+    return People(labels=given, source="give a sheet that people have filled in")
 
 
 def _sheet_rows(
@@ -421,7 +422,7 @@ def _read_sheet(path: Path) -> list[dict[str, str]]:
     try:
         return [row for row in reader if any(row.values())]
     except csv.Error as e:
-        raise InputError(f"{path}: row {reader.line_num}: no CSV ({e})") from e
+        raise InputError(f"{path}: row {reader.line_num}: not CSV ({e})") from e
 
 
 def _plain(text: str) -> str:
@@ -548,7 +549,7 @@ REPLICATION = kind_of_texts(
     rebuild=_again,
     checked="ROUGE-L, the local judge, counts, p-values, verdicts and digests agree; "
     "other measures, other judges and further methods need their models and were not "
-    "asked again",
+    "run again",
     fields=ASKED,
     skip=("warnings",),
 )

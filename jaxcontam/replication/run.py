@@ -283,7 +283,7 @@ def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, .
     context = model.context
     lengths = [len(model.read(prompt)) for prompt in plan.completion_prompts]
     if min(lengths, default=1) < 1:
-        raise InputError("a prompt has no token", hint="look at the template")
+        raise InputError("a prompt has no token", hint="check the template")
     references = [len(model.tokenize(text)) for text in plan.references]
     # A reference's first token may join the space before it.
     wanted = min(plan.design.new_tokens, max(references, default=1) + 1)
@@ -292,8 +292,8 @@ def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, .
     warnings = []
     if n_cut := sum(length > context - new_tokens for length in lengths):
         warnings.append(
-            f"{n_cut} of {len(lengths)} prompts lose their beginning in the "
-            f"model's context of {context} tokens"
+            f"{n_cut} of {len(lengths)} prompts lose their beginning: the model's "
+            f"context is {context} tokens"
         )
     if n_long := sum(length > new_tokens for length in references):
         warnings.append(

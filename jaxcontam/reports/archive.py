@@ -93,7 +93,7 @@ def read_text_rows(
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(
-            f"{path}: not readable ({e})", hint="it stands beside the report"
+            f"{path}: not readable ({e})", hint="keep it in the folder of the report"
         ) from e
     rows = []
     for number, line in enumerate(lines, 1):

@@ -132,7 +132,7 @@ def histogram(
             for name, values in groups.items()
             if len(values)
         )
-        at = "" if mark is None else f"; the {mark[0]} stands at {mark[1]:.3g}"
+        at = "" if mark is None else f"; the {mark[0]} is at {mark[1]:.3g}"
         return svg_text(figure, f"Histograms of {xlabel}; medians: {medians}{at}")
 
 
@@ -154,7 +154,7 @@ def intervals_plot(rows: Sequence[Interval], xlabel: str, *, nothing: float) -> 
         for row in rows
     )
     figure = intervals_figure(rows, xlabel, nothing=nothing)
-    return svg_text(figure, f"{xlabel} with 95 % intervals: {values}")
+    return svg_text(figure, f"{xlabel} with 95% intervals: {values}")
 
 
 def intervals_figure(

@@ -264,7 +264,7 @@ def _check_share(command: DeviceFlags) -> None:
             raise InputError(f"--dry-run is for one process; leave out --{name}")
         if command.no_store:
             raise InputError(
-                f"--{name}: what a process scores is kept in a store",
+                f"--{name}: the scores of a process are kept in a store",
                 hint="leave out --no-store",
             )
         reference = getattr(command, "reference", None) or ()
@@ -290,7 +290,7 @@ def _check_server_flags(command: DeviceFlags, model: str) -> None:
     if command.budget is not None and not (command.budget > 0 and has_prices):
         raise InputError(
             "--budget needs to be above 0, and --price-in or --price-out",
-            hint="prices of 1 make it a number of million tokens",
+            hint="with prices of 1 it is a number of millions of tokens",
         )
 
 

@@ -30,8 +30,8 @@ OF_STUDY = PageWords(limits=(), proves=True)
 """Words of a page that has all its limits of its own."""
 
 THIS_ONE = (
-    "Another checkpoint, another version of the texts or another way to write them is "
-    "another question."
+    "The result holds for this checkpoint, this version of the texts and this way of "
+    "writing them."
 )
 """The last of what no report shows."""
 
@@ -159,7 +159,7 @@ class Page:
 # A browser breaks lines after a hyphen, that of 5.6e-11 as well.
 _SMALL_NUMBER = re.compile(r"\d(?:\.\d+)?e-\d+")
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
-_WHOLE = "Digests are cut short here; report.json has them whole."
+_WHOLE = "Digests are shortened here; report.json has them in full."
 
 
 def report_page(
@@ -240,7 +240,7 @@ def _last_sections(page: Page) -> list[Section]:
         Paragraph(page.check),
         Details("Versions, device, digests", parts=[provenance, Paragraph(_WHOLE)]),
     ]
-    found.append(Section(again, "Make it again, check it"))
+    found.append(Section(again, "Reproduce and check"))
     if page.methods:
         header, label = ("method", "finds", "source"), "methods and their sources"
         table = Table(header, page.methods, label, is_text=True)
@@ -260,8 +260,8 @@ def looks_sentence(earlier: Sequence[str]) -> str:
     n = len(earlier)
     return (
         f"{n} other report{'s' * (n > 1)} on this model and a file of this report "
-        f"stand{'s' * (n == 1)} beside it, so its p-values are not the only look: "
-        f"{', '.join(earlier)}."
+        f"{'is' if n == 1 else 'are'} in the same folder, so this was not the only "
+        f"test: {', '.join(earlier)}."
     )
 
 

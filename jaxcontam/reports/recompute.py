@@ -160,7 +160,7 @@ def kind_of_texts(
             n = len(again["results"])
         except UNREADABLE as e:
             faults.append(f"{REPORT_NAME}: not recomputable ({e})")
-        said = f"judged again from {TEXTS_NAME}: {checked}"
+        said = f"recomputed from {TEXTS_NAME}: {checked}"
         return Checked(faults=faults, n=n, unit="result", words=said)
 
     return Kind(report=report, words=words, page=page, check=check)

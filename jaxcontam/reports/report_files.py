@@ -91,7 +91,7 @@ def read_report(path: Path) -> Report:
     except InputError as e:
         raise InputError(
             f"{path}: {e}",
-            hint="it is damaged, or not of this version; jaxcontam verify says what "
+            hint="it is damaged, or of another version; jaxcontam verify shows what "
             "differs",
         ) from e
 
@@ -113,9 +113,9 @@ def read_document(path: Path) -> dict[str, Any]:
     if type(schema) is not int:
         raise InputError(f"{path}: not a report of jaxcontam")
     raise InputError(
-        f"{path}: a report of format {schema}, where this version reads {SCHEMA}",
-        hint=f"jaxcontam {document.get('jaxcontam', '')!s} wrote it and reads it; or "
-        "run its command again",
+        f"{path}: a report of format {schema} (this version reads {SCHEMA})",
+        hint=f"jaxcontam {document.get('jaxcontam', '')!s} wrote it and can read it; "
+        "or run its command again",
     )
 
 
@@ -205,7 +205,7 @@ def replace_files(files: Mapping[Path, bytes]) -> None:
     except OSError as e:
         raise InputError(
             f"{path}: cannot be written ({e.strerror})",
-            hint="--out must lead to a place that can be written",
+            hint="--out must name a place that can be written",
         ) from e
     finally:
         # A full disk and an interruption leave parts.
@@ -368,7 +368,7 @@ def write_new_files(files: Sequence[tuple[Path, bytes, int]]) -> None:
             # A write that fails does not say of which file.
             raise InputError(
                 f"{path}: cannot be written ({e.strerror})",
-                hint="nothing was written: make room, or name another place",
+                hint="nothing was written: free some space, or name another place",
             ) from e
         raise
     finally:

@@ -75,7 +75,7 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
             )
         if self.scores:
             if self.dry_run:
-                raise InputError("--scores asks no model: leave out --dry-run")
+                raise InputError("--scores uses no model: leave out --dry-run")
             return
         if self.benchmark is None:
             raise InputError(
@@ -155,11 +155,11 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
         words = f"{len(sides.published):,} published and {len(sides.other):,} others"
         more = ""
         if self.reference:
-            more = f" Each of {len(self.reference)} references is asked as much."
+            more = f" Each of {len(self.reference)} references answers as many."
         if not sides.is_choice:
             return (
-                f"{words}: {n:,} answers of at most {self.new_tokens} tokens each."
-                f"{more} Nothing was asked."
+                f"{words}: {n:,} answers of at most {self.new_tokens} tokens "
+                f"each.{more} Nothing was sent."
             )
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.score_gap.items import choice_groups
@@ -182,9 +182,9 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
         with waiting_for("compiling and timing a batch"):
             minutes = scoring_seconds(scorer, cost.positions) / 60
         return (
-            f"{words} {cost.n_cached:,} of them in the store, the others about "
-            f"{minutes:.1f} minutes at the speed of one batch now.{more} Nothing was "
-            "scored."
+            f"{words} {cost.n_cached:,} of them are in the store; the others take "
+            f"about {minutes:.1f} minutes at the speed of one batch now.{more} Nothing "
+            "was scored."
         )
 
 

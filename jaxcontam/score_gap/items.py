@@ -107,7 +107,7 @@ def read_sides(
         if not questions:
             raise InputError(
                 f"{file.name}: no item of the {design.limit} that were drawn",
-                hint="a higher --limit",
+                hint="raise --limit",
             )
         sides.append(tuple(questions))
         names.append(file.name)
@@ -144,11 +144,11 @@ def seen_groups(
     if texts and not found:
         n_alike = len(texts) - len(np.unique(shared_heads(texts)))
         if n_alike >= FEWEST_GROUPS:
-            found.append(f"{n_alike:,} items begin as another one does")
+            found.append(f"{n_alike:,} items begin like another one")
     said = (
         f"{' and '.join(found)}: if such items share a passage or a source, name the "
-        "field with --group-field, for they are no independent draws and the interval "
-        "is too narrow"
+        "field with --group-field; otherwise the interval is too narrow, since they "
+        "are not independent draws"
     )
     return [said] if found else []
 
@@ -235,7 +235,7 @@ def _rows(path: Path) -> tuple[list[dict[str, object]], str]:
         has = ", ".join(rows[0])
         if any(map(is_number, rows[0])):
             raise InputError(
-                f"{path}:1: the first row has no names of columns, but data ({has})",
+                f"{path}:1: the first row holds data, not names of columns ({has})",
                 hint="put a line above it: item, and a name for each model",
             )
         raise InputError(
@@ -244,7 +244,7 @@ def _rows(path: Path) -> tuple[list[dict[str, object]], str]:
     seen: set[object] = set()
     for row in rows:
         if row[name] in seen:
-            raise InputError(f"{path}: item {row[name]!r} stands twice")
+            raise InputError(f"{path}: item {row[name]!r} occurs twice")
         seen.add(row[name])
     return rows, name
 
@@ -261,8 +261,9 @@ def _scores(
             value = float(word)
         if not 0 <= value <= 1:
             raise InputError(
-                f"{path}: item {row[named]!r}: {model}: no score in [0, 1] ({word!r})",
-                hint="1 is right, 0 is wrong; divide percentages by 100",
+                f"{path}: item {row[named]!r}: {model}: not a score in [0, 1] "
+                f"({word!r})",
+                hint="write 1 for right, 0 for wrong; divide percentages by 100",
             )
         found[str(row[named])] = value
     return found
@@ -315,7 +316,7 @@ def choice_scores(
     `per_byte` divides the log-probability of a choice by its length in UTF-8.
     """
     if scorer.pairs is None:
-        raise InputError(f"{model.info.name}: scores whole texts alone, no choices")
+        raise InputError(f"{model.info.name}: scores only whole texts, not choices")
     found = scorer.pairs.logprobs(choice_groups(questions, model), progress)
     scores = np.zeros(len(questions))
     for i, (one, values) in enumerate(zip(questions, found.logprobs, strict=True)):

@@ -49,7 +49,7 @@ MIN_POINTS = 5.0
 NEW_TOKENS = 32
 """Most tokens of a written answer."""
 
-NAME_ONCE = "name each model once, and MODEL as no reference of itself"
+NAME_ONCE = "name each model once, and not MODEL itself as a reference"
 """The remedy for a model that stands twice: it hides how much models differ."""
 
 Row = Mapping[str, Any]
@@ -249,9 +249,8 @@ def _of_references(mean: GapEstimate) -> list[str]:
         return []
     word, less = ("harder", "less") if mean.low > 0 else ("easier", "more")
     return [
-        f"the other items are {word}: references score "
-        f"{100 * abs(mean.estimate):.1f} points {less} on them, which the "
-        "difference in differences takes out"
+        f"the other items are {word}: references score {100 * abs(mean.estimate):.1f} "
+        f"points {less} on them, which the difference in differences removes"
     ]
 
 
@@ -324,13 +323,16 @@ def compared_items(
     codes, n_like = _groups(units, apart=paired)
     groups = (codes,) if paired else (codes[: len(published)], codes[len(published) :])
     if n_like:
-        notes.append(f"items that nearly repeat another one, drawn with it: {n_like}")
+        notes.append(f"items that nearly repeat another one, grouped with it: {n_like}")
     if min(len(np.unique(codes)) for codes in groups) < 2:
         counts = " and ".join(str(len(side)) for side in sides)
-        hint = "rewrites need the ids of their originals; --unpaired takes any"
+        hint = "give rewrites the ids of their originals, or pass --unpaired"
         if min(map(len, sides)) > 1:
             counts += " in one group"
-            hint = "items of one group, or that nearly repeat another, are one draw"
+            hint = (
+                "give more items: those of one group, or that nearly repeat each "
+                "other, count once"
+            )
         raise InputError(f"too few items to compare: {counts}", hint=hint)
     return ComparedItems(
         published=_scores(sides[0], models),
@@ -371,7 +373,7 @@ def _pairs(
         if row["item"] in by_item:
             raise InputError(
                 f"item {row['item']!r} is published twice",
-                hint="--id-field names what tells items apart",
+                hint="name the field that identifies an item with --id-field",
             )
         by_item[row["item"]] = row
     rewrites: dict[str, dict[Hashable, Row]] = {}
@@ -383,7 +385,7 @@ def _pairs(
     if n_alone := len(by_item) + len(rewrites) - 2 * len(pairs):
         notes.append(f"items without a partner, left out: {n_alone}")
     if n_several := sum(len(pair) > 2 for pair in pairs):
-        notes.append(f"items with several rewrites, taken by mean: {n_several}")
+        notes.append(f"items with several rewrites, whose mean is used: {n_several}")
     return pairs, notes
 
 

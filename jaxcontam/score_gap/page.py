@@ -32,51 +32,51 @@ from jaxcontam.score_gap.result import (
 
 _WORDS = PageWords(
     assumed=(
-        "That a model which saw neither side would differ between them as the "
-        "references do, or, where the user vouches for the other items, not at all.",
-        "That the references saw neither side and are one a family: references that "
-        "are relatives of each other, and not of the model, differ too little.",
-        "That items are independent draws, or groups of them where the report names "
-        "groups: questions about one passage are one draw.",
-        "That nobody trained on the other items, nor on texts made from them.",
+        "That a model that saw neither side would differ between them as the "
+        "references do, or, if the user vouches for the other items, not at all.",
+        "That the references saw neither side and are of different families: "
+        "references that are related to each other, and not to the model, differ too "
+        "little.",
+        "That items (or groups, if the report names groups) are independent draws: "
+        "questions about one passage are one draw.",
+        "That no model was trained on the other items, or on texts made from them.",
     ),
     limits=(
-        "What having read an item does for its rewrite as well is not counted: where a "
-        "model learned the answer and not the wording, the true inflation is larger.",
+        "What a model gains on the rewrite too is not counted: if it learned the "
+        "answer, not only the wording, the true inflation is larger.",
         "No inflation found does not say that the items were not read. They may have "
-        "been, to no effect on this score.",
-        "Inflated does not say how: training on the items, on pages that quote them, "
-        "or many choices made by this very score all have this effect.",
+        "been read without an effect on this score.",
+        "Inflated does not say how: training on the items, training on pages that "
+        "quote them, and repeated selection by this score all have this effect.",
         THIS_ONE,
     ),
 )
 
 _GAPS = (
-    "Published less other score of each model, and below them what is left for "
-    "contamination by each estimator, in points with 95 % intervals. References are "
-    "grey."
+    "Published minus other score of each model, and below them the inflation by each "
+    "estimator, in points with 95% intervals. References are grey."
 )
 _CHECK = (
     Code("jaxcontam verify DIR"),
-    " computes every estimate and the verdict again from ",
+    " recomputes every estimate and the verdict from ",
     Code("texts.jsonl"),
-    " beside this file, which holds each item with its scores; no model is needed.",
+    " in this folder, which holds each item with its scores; no model is needed.",
 )
 _WHY = {
     "no reference": "Nothing shows that the other items are as hard as the published "
-    "ones: --reference names models that saw neither, --equally-hard vouches for them",
+    "ones: name models that saw neither with --reference, or vouch for them with "
+    "--equally-hard",
     "one reference": "One reference does not show how much models differ by "
-    "themselves: name two, or better five",
-    "outside": "On the other items the model scores outside the references, so these "
-    "items may be harder for it by more, or by less, than for them: name references "
-    "that score above it and below",
-    "items": "More items (or groups of them), ten at least, or items in pairs, would "
-    "tell",
-    "references": "More references, or such as are more like the model, would tell",
+    "themselves: name two, or better, five",
+    "outside": "On the other items the model scores outside the references, so the "
+    "difference in difficulty may be larger or smaller for it than for them: name "
+    "references that score above it and below it",
+    "items": "Use more items (or groups), at least ten, or items in pairs",
+    "references": "Use more references, or references more like the model",
 }
 _ESTIMATORS = {
     "gap": "the model alone",
-    "difference in differences": "less the references",
+    "difference in differences": "minus the references",
     "constat": "against the references' curve (ConStat)",
 }
 # z: what rounds to -0.0 is 0.0.
@@ -84,7 +84,7 @@ _SIGNED = "+z.1f"
 WORDS = {
     COMMAND: MethodWords(
         name=COMMAND,
-        finds="points that a score gains by having been seen, and by no rewrite of it",
+        finds="points that a score gains on published items and not on unseen rewrites",
         source="difference in differences with an interval of Agresti's kind; "
         "ConStat: arXiv:2405.16281, with departures that its docstring lists",
     )
@@ -126,12 +126,12 @@ def inflation_tables(result: InflationResult) -> tuple[Table, Table]:
         ]
         for one in result.accuracies
     ]
-    header = ("model", "role", "published", "other", "difference (95 %)")
+    header = ("model", "role", "published", "other", "difference (95%)")
     estimates = []
     for one in result.estimates:
         p, mde = plain_p(one.p_value), shown_or_dash(one.mde, ".1f")
         estimates.append([_ESTIMATORS[one.estimator], _points(one), p, mde])
-    columns = ("inflation", "points (95 %)", "p", "would be found")
+    columns = ("inflation", "points (95%)", "p", "would be found")
     looks = ["primary", *[""] * (len(estimates) - 1)]
     return (
         Table(header, scores, "scores", words=(1,)),
@@ -149,7 +149,7 @@ def inflation_sentences(result: InflationResult) -> list[str]:
     points = f"{_points(found)} points"
     meaning = f"the estimate is {points}"
     if result.verdict == "inflated":
-        meaning = f"{points} of the published score are missing on unseen items"
+        meaning = f"{points} of the published score are lost on unseen items"
     elif result.verdict == "cannot tell":
         meaning += f"; {result.min_points:g} would matter"
     sentences = [
@@ -161,27 +161,27 @@ def inflation_sentences(result: InflationResult) -> list[str]:
     if found.mde is not None:
         could = f"An inflation of {found.mde:.1f} points would have been found"
         if found.mde > 100:
-            could = "No inflation at all would have been found"
+            could = "No inflation of any size would have been found"
         drawn = "items" if result.n_groups is None else "these groups of items"
         beside = "the other items are as hard"
         if len(result.accuracies) > 1 and not result.equally_hard:
-            beside = "the references are one a family"
+            beside = "the references are of different families"
         sentences.append(
-            f"{could} with a chance of 0.8; of models without any, one in forty is "
+            f"{could} with probability 0.8; one in forty models without inflation is "
             f"called inflated, if {drawn} are independent draws and {beside}."
         )
     if result.n_groups is not None:
         named = "" if result.group_field is None else f" of equal {result.group_field}"
         sentences.append(
-            f"Items are taken as drawn in groups{named}: {result.n_groups:,} of them"
-            f"{' on the side that has fewer' * (not result.paired)}."
+            f"Items are assumed to be drawn in groups{named}: {result.n_groups:,} of "
+            f"them{'' if result.paired else ' on the smaller side'}."
         )
     if result.reason:
         sentences.append(f"{_WHY[result.reason]}.")
     if found.spread is not None and found.rests_on == "models":
         sentences.append(
             f"The differences of the references vary by {found.spread:.1f} points "
-            "(standard deviation), and the interval is as wide as that asks for."
+            "(standard deviation), which widens the interval."
         )
     return [*sentences, *(f"Note: {warning}." for warning in result.warnings)]
 
@@ -201,7 +201,7 @@ def _gaps_svg(result: InflationResult) -> str:
         intervals_plot,
     )
 
-    colours, group = {True: GREY, False: BLUE}, "published less other"
+    colours, group = {True: GREY, False: BLUE}, "published minus other"
     rows = [
         interval_row(one, "gap", one.model, colours[one.reference], group)
         for one in result.accuracies
@@ -236,6 +236,6 @@ INFLATION = kind_of_texts(
     page=lambda report, directory: inflation_page(report),
     rebuild=_again,
     checked="accuracies, estimates, intervals, the verdict and digests agree; the "
-    "scores themselves need the models and were not computed again",
+    "scores themselves need the models and were not recomputed",
     skip=("warnings",),
 )

@@ -342,8 +342,8 @@ def related(models: Sequence[Any], names: Sequence[str]) -> list[str]:
         if len(kin) > 1:
             notes[tuple(kin)] = (
                 f"references {', '.join(kin)} look like one family: if they are more "
-                "like each other than like the model, the interval is too narrow: name "
-                "one a family"
+                "like each other than like the model, the interval is too narrow; name "
+                "one per family"
             )
     return [*notes.values()]
 

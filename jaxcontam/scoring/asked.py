@@ -102,8 +102,8 @@ class AskedScorer:
         """Score every token, as `Scorer.token_table`; answers may not be sums."""
         if not self.has_tokens:
             raise InputError(
-                "this model gives one number a text, and scores of single tokens are "
-                "needed here",
+                "this model gives one number per text, but scores of single tokens are "
+                "required here",
                 hint="name a model directory, or give a transformers model",
             )
         parts: list[list[np.ndarray]] = [[] for _ in sequences]
@@ -167,9 +167,9 @@ class AskedScorer:
             unlikely = np.isfinite(values) & (values < -LARGEST)
             if (bad := np.flatnonzero((values > 1e-4) | unlikely)).size:
                 raise InputError(
-                    f"{self._name}: {float(values[bad[0]])!r} is no log-probability",
-                    hint="log p(continuation | context) in nats is at most 0, and of "
-                    "no text as low as that",
+                    f"{self._name}: {float(values[bad[0]])!r} is not a log-probability",
+                    hint="give log p(continuation | context) in nats: at most 0, and "
+                    "not that low",
                 )
             found.append(values)
         return found
@@ -194,7 +194,8 @@ class AskedScorer:
                 row = f"{text!r}{'...' * (len(continuation) > _SHOWN)}"
             raise InputError(
                 f"{self._name}: gives {_told(answer)} for {row}",
-                hint="log p(continuation | context) in nats is a number of at most 0",
+                hint="give log p(continuation | context) in nats, a number of at most "
+                "0",
             ) from None
 
     def _check(
@@ -205,7 +206,7 @@ class AskedScorer:
         sums = {float(answer.sum()) for answer in answers}
         if len(distinct) > 2 and len(sums) == 1 and math.isfinite(min(sums)):
             raise InputError(
-                f"{self._name}: the same number whatever follows a context "
+                f"{self._name}: the same number for every continuation of a context "
                 f"({min(sums):.4f})",
                 hint="give log p(continuation | context) of each pair",
             )
@@ -218,10 +219,10 @@ class AskedScorer:
             if not is_same(answers[i], answer):
                 change = float(np.abs(answers[i] - answer).max())
                 raise InputError(
-                    f"{self._name}: the same pairs in another order have other "
+                    f"{self._name}: the same pairs in another order have different "
                     f"log-probabilities (by up to {change:.2g} nats)",
                     hint="give one number for each pair, in the order of the pairs, "
-                    "and the same whenever it is asked for",
+                    "and the same in every call",
                 )
 
     def _alone_note(
@@ -236,17 +237,17 @@ class AskedScorer:
             change = max(change, float(np.abs(alone - answer).max(initial=0.0)))
             if not is_same(answer, alone):
                 raise InputError(
-                    f"{self._name}: a row has other log-probabilities alone than among "
-                    f"others (by up to {change:.2g} nats)",
+                    f"{self._name}: a row has different log-probabilities alone and "
+                    f"among others (by up to {change:.2g} nats)",
                     hint="turn off the engine's prefix cache, or turn on its "
                     "batch-invariant mode",
                 )
         if change <= REPEATS_WITHIN:
             return ()
         return (
-            f"numbers of {self._name} depend on what it computes together: a row alone "
-            f"has a log-probability that differs by {change:.2g} nats; rows went out "
-            "in a random order, which favours none",
+            f"numbers of {self._name} depend on which rows are computed together: "
+            f"alone, a row has a log-probability that differs by {change:.2g} nats; "
+            "rows were sent in a random order, so none is favoured",
         )
 
     def _chain_note(
@@ -268,7 +269,7 @@ class AskedScorer:
                 return (
                     f"{self._name} gives two parts of a text {both:.3f} nats and the "
                     f"whole {whole:.3f}: p-values hold for any function of the texts, "
-                    "effects are not in nats",
+                    "but effects are not in nats",
                 )
             return ()
         return ()

@@ -134,15 +134,15 @@ def _refuse_secrets(arguments: str) -> None:
         if is_named and value.lower() not in ("true", "false", "none"):
             raise InputError(
                 f"{LM_EVAL_PREFIX}: {name} does not belong on the command line, which "
-                "stands in the report",
-                hint="lm_eval reads keys from the environment, such as OPENAI_API_KEY",
+                "is written to the report",
+                hint="put keys into the environment, such as OPENAI_API_KEY",
             )
         _, is_url, rest = value.partition("://")
         if is_url and ("@" in rest.partition("/")[0] or "?" in rest):
             raise InputError(
                 f"{LM_EVAL_PREFIX}: {name} must hold no password and no query, as the "
-                "command line stands in the report",
-                hint="lm_eval reads keys from the environment, such as OPENAI_API_KEY",
+                "command line is written to the report",
+                hint="put keys into the environment, such as OPENAI_API_KEY",
             )
 
 
@@ -152,12 +152,14 @@ def _check(lm: "LM", word: str) -> None:
     values = _answers(lm, [(probe, end) for end in "IO7?"])
     if not all(math.isfinite(value) and value <= 0 for value in values):
         raise InputError(
-            f"{word}: answers are no log-probabilities (such as {values[0]!r})"
+            f"{word}: answers are not log-probabilities (such as {values[0]!r})"
         )
     if len(set(values)) == 1:
         raise InputError(
-            f"{word}: the same number whatever follows a context ({values[0]:.4f})",
-            hint="its numbers may belong to the token before; audit the model itself",
+            f"{word}: the same number for every continuation of a context "
+            f"({values[0]:.4f})",
+            hint="audit the model itself: these numbers may belong to the previous "
+            "token",
         )
 
 
@@ -213,21 +215,21 @@ def _answers(lm: "LM", texts: Sequence[tuple[str, str]]) -> list[float]:
     except NotImplementedError as e:
         raise InputError(
             f"{type(lm).__name__}: gives no log-likelihoods",
-            hint="models of chats have none; `jaxcontam replicate` works with chats",
+            hint="use `jaxcontam replicate`, which works with chats",
         ) from e
     except Exception as e:
         # Errors of the network and of servers. Some are no OSError: those of aiohttp,
         # by which many requests are sent at once.
         if not isinstance(e, OSError) and not type(e).__module__.startswith("aiohttp"):
             raise
-        hint = "what was answered before is kept; the same command goes on"
+        hint = "run the same command again: earlier answers are kept"
         status = getattr(getattr(e, "response", None), "status_code", None)
         # A server will never accept such a request.
         if getattr(e, "status", status) in (400, 413, 422):
             most = getattr(lm, "max_length", None) or "what is sent"
             hint = (
-                f"if the server's model reads fewer tokens than {most}, say how many "
-                "with max_length=N in the arguments"
+                f"if the server's model reads fewer tokens than {most}, add "
+                "max_length=N to the arguments"
             )
         raise InputError(f"{type(lm).__name__}: {first_line(e)}", hint=hint) from e
     values = [next(given if before else alone) for before, _ in texts]

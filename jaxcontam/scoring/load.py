@@ -89,7 +89,7 @@ def _in_memory(model: Any, tokenizer: Any) -> OpenModel:
     if callable(model):
         return in_memory.opened_function(model)
     raise InputError(
-        f"no model: {type(model).__name__}",
+        f"not a model: {type(model).__name__}",
         hint="give a directory, a hub name, api:URL#NAME, a transformers model with "
         "its tokenizer, or a function log_likelihoods(pairs)",
     )

@@ -46,7 +46,7 @@ def device_mesh(shape: MeshShape, devices: Sequence[Any] | None = None) -> Mesh:
     if data * shape.fsdp != n:
         raise InputError(
             f"--mesh {shape} needs {data * shape.fsdp} devices, found {n}",
-            hint="leave data out to use all",
+            hint="leave out data to use all",
         )
     sizes, names = (data, shape.fsdp), (DATA_AXIS, FSDP_AXIS)
     # Written out: the default differs between versions of JAX.

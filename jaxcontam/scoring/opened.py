@@ -175,10 +175,10 @@ class OpenModel:
         """The weights, for what needs more than scores."""
         if self.checkpoint is None:
             raise InputError(
-                f"{purpose}: needs the weights of the model, and {self.info.name} "
-                "gives log-probabilities alone",
-                hint="name a model directory; save_pretrained of model and tokenizer "
-                "makes one of what is in memory",
+                f"{purpose}: needs the weights of the model, but {self.info.name} "
+                "gives only log-probabilities",
+                hint="name a model directory; make one from memory with "
+                "save_pretrained of model and tokenizer",
             )
         return self.checkpoint
 

@@ -105,8 +105,8 @@ def open_prompted(
         chat = read_chat_layout(model_directory(str(model)))
     if chat.tokenizer is None and not is_plain:
         said = (
-            f"{opened.name} has no chat template: it reads instructions as any text "
-            "and may follow none",
+            f"{opened.name} has no chat template: it reads instructions as plain text "
+            "and may not follow them",
         )
     completer = LocalCompleter(
         checkpoint=checkpoint, journal=journal(opened.name, opened.info), chat=chat

@@ -465,19 +465,19 @@ class _ServedModel:
         notes: list[str | None] = []
         if not found.way.ids:
             notes.append(
-                "without --tokenizer the server cuts texts into tokens of its own, and "
-                "lengths and numbers of tokens are counted in characters"
+                "without --tokenizer the server uses its own tokens, and lengths are "
+                "counted in characters"
             )
         difference = max([found.difference, *(s.difference for s in self._spots)])
         if difference > REPEATS_WITHIN:
             notes.append(
-                "the server does not repeat itself: the same request gave a "
+                "the server is not deterministic: the same request gave a "
                 f"log-probability that differs by {difference:.2g} nats"
             )
         if any(spots.n_again and not spots.n_compared for spots in self._spots):
             notes.append(
-                "what the server writes after texts like the rows could not be read "
-                "again, so its numbers were checked on other texts alone"
+                "the server's continuations of texts like the rows could not be read "
+                "back, so its numbers were checked only on other texts"
             )
         notes += map(snapshot_warning, self._clients)
         # Where nothing was asked, the probe has just compared.
@@ -497,7 +497,7 @@ def read_local_tokenizer(directory: Path) -> LocalTokenizer:
     if not directory.is_dir():
         raise InputError(
             f"--tokenizer {directory}: no such folder",
-            hint="a folder with the tokenizer.json of the served model",
+            hint="name a folder with the tokenizer.json of the served model",
         )
     path = directory / "config.json"
     config = read_json_object(path) if path.is_file() else {}

@@ -115,8 +115,8 @@ def room_for(what: str) -> Iterator[None]:
             raise
         raise NoRoomError(
             f"the device has no memory for {what}",
-            hint="a smaller --batch-tokens, --dtype bfloat16 or --mesh fsdp=N needs "
-            "less; or the longest examples cut with --max-example-tokens",
+            hint="use a smaller --batch-tokens, --dtype bfloat16 or --mesh fsdp=N, or "
+            "cut the longest examples with --max-example-tokens",
         ) from None
 
 
@@ -221,7 +221,7 @@ def _ended(
                 raise
             work.no_room.add(words)
             print(
-                f"jaxcontam: warning: {e}; it takes half of them at once",
+                f"jaxcontam: warning: {e}; trying with half of them",
                 file=sys.stderr,
             )
     if values is None:

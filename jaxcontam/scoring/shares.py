@@ -93,7 +93,8 @@ class Division:
             self._look(batches, work, store, count)
         elif self.merges:
             raise SharesMissingError(
-                "no share is in the store", hint="--shard I/N scores one; see --store"
+                "no share is in the store",
+                hint="score one with --shard I/N; see --store",
             )
         yield from scored_batches(batches, work, store)
 
@@ -107,7 +108,7 @@ class Division:
         """Score a share of the batches, and end."""
         if store is None:
             raise InputError(
-                "--shard: a share is kept in a store, and there is none",
+                "--shard: a share is kept in a store, but there is none",
                 hint="leave out --no-store",
             )
         # From these names a later run knows how many shares there are.
@@ -147,8 +148,8 @@ class Division:
         if missing and self.merges:
             raise SharesMissingError(
                 words,
-                hint="score them with --shard I/N, or all that is missing without "
-                "--shard; --store is a folder that all hosts see",
+                hint="score them with --shard I/N, or all missing ones without "
+                "--shard; --store must be a folder that all hosts see",
             )
         if not is_known:
             words = f"jaxcontam: warning: {words}; they are scored here"
@@ -190,7 +191,7 @@ class Together:
         told = gather(np.frombuffer(digest.digest(), np.uint8))
         if (told != told[0]).any():
             raise InputError(
-                "--distributed: the processes score other rows than process 0",
+                "--distributed: some processes score different rows from process 0",
                 hint="run the same command on the same model and files on every host",
             )
         # No halves: a process alone may lack the memory, and all take the same shapes.

@@ -101,10 +101,10 @@ class ScoreStore(RowKeys):
                 fresh[key.hex()] = _as_text(value)
             elif stored != [value]:
                 raise InputError(
-                    f"{self.directory}: other scores are kept for the same rows than "
-                    "the device gives now",
-                    hint="its numbers may not repeat from run to run: --no-store, or "
-                    "--store with a new folder",
+                    f"{self.directory}: the stored scores of the same rows differ from "
+                    "those of the device",
+                    hint="use --no-store, or --store with a new folder: its numbers "
+                    "may differ from run to run",
                 )
         if not fresh:
             return
@@ -114,7 +114,8 @@ class ScoreStore(RowKeys):
         except OSError as e:
             raise InputError(
                 f"{self.directory}: scores cannot be written ({e.strerror})",
-                hint="--store DIR keeps them in another folder, --no-store nowhere",
+                hint="keep them in another folder with --store DIR, or nowhere with "
+                "--no-store",
             ) from e
 
     def _knows(self, keys: Sequence[bytes]) -> bool:
@@ -123,7 +124,7 @@ class ScoreStore(RowKeys):
     def _unreadable(self, error: OSError) -> InputError:
         return InputError(
             f"{self.directory}: scores cannot be read ({error.strerror})",
-            hint="--store names a folder",
+            hint="name a folder with --store",
         )
 
 

@@ -189,7 +189,7 @@ def test_of_two_audits_of_one_file_the_newest_beside_a_reference_counts(annotate
     _, said = annotate("board.csv", "model,benchmark\npythia-160m,boolq\n")
     said = said.replace("\n", " ")
     assert f"pythia-160m on boolq: suspected, stratified, {runs}/chosen" in said
-    assert "the newest beside a reference of 4 audits; not counted:" in said
+    assert "the newest with a reference of 4 audits; not counted:" in said
     assert f"in {runs}/plain" in said
 
 

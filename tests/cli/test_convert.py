@@ -132,8 +132,11 @@ def link(to):
 
 
 ONE = torch.ones(1)
-PIPE, LINK = "a pipe or a device", "a link, and not to a file within the folder"
-DAMAGED = "more than tensors, or damaged, so it is not read"
+PIPE, LINK = (
+    "a pipe or a device",
+    "a link to something other than a file within the folder",
+)
+DAMAGED = "not read: it holds more than tensors, or is damaged"
 BIN = "pytorch_model.bin"
 SHARED = torch.ones(3000).as_strided((2000, 1000), (1, 1))
 

@@ -253,8 +253,8 @@ def test_a_report_of_another_format_names_the_version_that_reads_it(
     reseal(folder, lambda document: document.update(schema=1, jaxcontam="0.1.0"))
     assert main([command, str(folder)]) == 2
     said = capsys.readouterr().err
-    assert f"{REPORT_NAME}: a report of format 1, where this version reads 2" in said
-    assert "hint: jaxcontam 0.1.0 wrote it and reads it" in " ".join(said.split())
+    assert f"{REPORT_NAME}: a report of format 1 (this version reads 2)" in said
+    assert "hint: jaxcontam 0.1.0 wrote it and can read it" in " ".join(said.split())
 
 
 def test_any_changed_byte_under_the_old_seal_is_found(copied):

@@ -184,7 +184,7 @@ WIDTH = ":4: {} columns (the header has 2)"
         ),
         ("a.jsonl", '1\n\n{"q": }', {}, ":3: not JSON (Expecting value, col", ".txt"),
         ("a.jsonl", "9" * 5000, {}, ":1: not JSON (", ""),
-        ("a.jsonl", '[{"q": 1}, {}]\n', {}, ":1: one JSON array, and no value", ""),
+        ("a.jsonl", '[{"q": 1}, {}]\n', {}, ":1: one JSON array, not one value", ""),
         ("a.json", '{"q": 1}', {}, ARRAY.format(1, 1), ""),
         ("a.json", "\n\n 1", {}, ARRAY.format(3, 2), ".jsonl"),
         ("a.json", '["a",\n "b" "c"]', {}, ":2: not a JSON array (Expecting ','", ""),
@@ -252,7 +252,7 @@ def test_a_first_row_of_data_is_not_taken_for_names(tmp_path):
     path = tmp_path / "set.csv"
     row = "Which of these did the first person on the moon say?,a step,a leap\n"
     path.write_text(row + "2+2?,3,4\n")
-    with pytest.raises(InputError, match="1: the first row has no names") as e:
+    with pytest.raises(InputError, match="1: the first row holds data") as e:
         load_benchmark(path)
     assert e.value.hint.startswith("put a line with 3 names above it, such as questio")
     whole = load_benchmark(path, no_header=True, template="{column_1} {column_3}")

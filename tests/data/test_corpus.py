@@ -136,7 +136,12 @@ QUOTES = ['"Wow', *"abcdefghij" * 9, '"', "end", '"last']
         line(b"[1]", "neither an object nor a string (list)"),
         (".jsonl", b'"%s"\n"after"\n' % (b"x" * 3000), ["after"], [(1, "longer than")]),
         (".csv", b'id,text\n1,a\n2\n3,"b"c\n4,\xff\n5,d\n', ["a", "d"], OF_TABLE),
-        (".csv", b'n,text\n1,a\n2,"b\n' + b"3,c\n" * 600, ["a"], [(3, "quote left")]),
+        (
+            ".csv",
+            b'n,text\n1,a\n2,"b\n' + b"3,c\n" * 600,
+            ["a"],
+            [(3, "unclosed quote")],
+        ),
         (".tsv", "\n".join(["text", *QUOTES]).encode() + b"\n", QUOTES, []),
         # The end of a block, which is as long as a line.
         (".txt", b"a\nanother \xff z\nend", ["a\nanother ", "end"], [(2, "0xff)")]),
@@ -367,7 +372,7 @@ END = "nothing from here on is readable ("
 @pytest.mark.parametrize(
     ("record", "reason", "after"),
     [
-        (response(b"3\r\nabc\r\nno size\r\n", CHUNKED), "a page in chunks of other", 1),
+        (response(b"3\r\nabc\r\nno size\r\n", CHUNKED), "a page whose chunks have", 1),
         (response(gzip.compress(HTML)[:20] + b"\xff" * 20, GZIP), "a page dam", 1),
         (response(HTML, DEFLATE), "a page damaged in its deflate", 1),
         (response(gzip.compress(bytes(6 << 20)), GZIP), "a page longer than 5 MiB", 1),

@@ -150,7 +150,7 @@ def test_template_renders_options_in_an_order(tmp_path, row, template, order, te
     assert item.text(order) == text
 
 
-OPTIONS = "--options-field names the field, or several with commas: A,B,C,D"
+OPTIONS = "name the field with --options-field, or several with commas: A,B,C,D"
 HAS = "(it has: question, subject, choices, answer)"
 
 
@@ -161,7 +161,7 @@ HAS = "(it has: question, subject, choices, answer)"
         (MMLU, {"options_field": "o"}, f"example 1: no list of 'o' {HAS}", OPTIONS),
         (MMLU, {"answer_field": "key"}, f"example 1: no field 'key' {HAS}", "name a"),
         (MMLU, {"template": "{options} {answer}"}, "'answer' names a place", "another"),
-        (PIQA, {"template": "{goal} {sol1}"}, "are missing", "{options} stands"),
+        (PIQA, {"template": "{goal} {sol1}"}, "are missing", "use {options}"),
     ],
 )
 def test_items_that_cannot_be_read_say_why(tmp_path, row, flags, message, hint):

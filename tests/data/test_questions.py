@@ -66,7 +66,7 @@ def test_items_without_a_name_have_their_number(tmp_path):
 @pytest.mark.parametrize(
     ("row", "flags", "words"),
     [
-        (CHOICE | {"answer": "maybe"}, {}, "example 1: no field tells the right opt"),
+        (CHOICE | {"answer": "maybe"}, {}, "example 1: no field names the right opt"),
         (CHOICE, {"template": "{question} {answer}"}, "'answer' is the answer"),
         (CHOICE | {"cop": 1}, {"template": "{question} {cop}"}, "'cop' is the answer"),
         ({"question": "?", "x": 1}, {}, "example 1: no answer (it has: question, x)"),
@@ -93,9 +93,9 @@ def test_columns_and_files_of_scores_are_read(tmp_path):
         ("item,b\nx,1\n", "unknown column of"),
         ("name,a\nx,1\n", "no column of items (it has: name, a)"),
         ("item,a\nx,1\nx,0\n", "item 'x' stands twice"),
-        ("item,a\nx,87\n", "item 'x': a: no score in [0, 1] ('87')"),
-        ("item,a\nx,nan\n", "item 'x': a: no score in [0, 1] ('nan')"),
-        ("item,a\nx,right\n", "item 'x': a: no score in [0, 1] ('right')"),
+        ("item,a\nx,87\n", "item 'x': a: not a score in [0, 1] ('87')"),
+        ("item,a\nx,nan\n", "item 'x': a: not a score in [0, 1] ('nan')"),
+        ("item,a\nx,right\n", "item 'x': a: not a score in [0, 1] ('right')"),
     ],
 )
 def test_what_is_no_file_of_scores_is_refused(tmp_path, text, words):

@@ -96,6 +96,6 @@ def test_a_value_that_says_nothing_is_no_text(value):
         assert text_if_any(field, row, "set:1") is None
         assert refusal(fill_template, f"Q: {{{field}}}", row, "set:1") == (
             f"set:1: field {field!r} is null",
-            'leave the record out, or write "" for an empty text',
+            'leave out the record, or write "" for an empty text',
         )
     assert text_of_field("f", {"f": [value]}, "set:1") in ("[null]", "[NaN]")

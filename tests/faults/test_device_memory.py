@@ -69,7 +69,7 @@ def test_halves_give_the_numbers_of_whole_batches(room, late, capsys):
     too_large = {shape for shape in device.asked if shape[0] > room}
     assert sorted(said) == sorted(
         f"jaxcontam: warning: the device has no memory for {n} rows of {length} ids; "
-        "it takes half of them at once"
+        "trying with half of them"
         for n, length in too_large
     )
     assert all(device.asked.count(shape) <= 3 for shape in too_large)

@@ -145,7 +145,7 @@ def test_swapped_members_are_said_to_rank_the_other_way_round(seen):
     texts, labels, table = seen
     row = ranked(texts, ~labels, table).results[0]
     assert row.auc < 0.2 and row.verdict == "members rank lower"
-    assert "were the files, or the labels, swapped" in row.warnings[-1]
+    assert "check that the files, or the labels, were not swapped" in row.warnings[-1]
     assert "members look less familiar" in membership_sentence(row, [])
     found = asked(texts, ~labels, table, n_permutations=999).set_result
     # A classifier ranks either way; the score says which.
@@ -235,12 +235,12 @@ def test_a_text_of_two_documents_is_left_out_and_copies_in_one_stay():
     found = compared([*"xxyzyzw"], np.arange(7) < 5, documents, ASKED)
     assert found.kept.tolist() == [True, True, *[False] * 4, True]
     assert found.why[2:6] == (
-        "stands in more than one document",
-        "stands among the non-members",
-        "stands in more than one document",
-        "stands among the texts in question",
+        "occurs in more than one document",
+        "is among the non-members",
+        "occurs in more than one document",
+        "is among the texts in question",
     )
-    assert [words[:21] for words in found.warnings] == ["1 distinct text stand"] * 2
+    assert [words[:15] for words in found.warnings] == ["1 distinct text"] * 2
 
 
 def test_five_copies_of_every_text_change_no_number_of_a_comparison():
@@ -282,11 +282,13 @@ def test_a_text_in_question_that_stands_in_the_pool_has_no_p_value():
     )
     np.testing.assert_array_equal(leaked.p_values[12:], apart.p_values[12:])
     assert np.isnan(leaked.p_values[:12]).all() and np.isnan(leaked.adjusted[:12]).all()
-    assert leaked.why == ("stands among the non-members",) * 12 + (None,) * 18
+    assert leaked.why == ("is among the non-members",) * 12 + (None,) * 18
     at5 = leaked.thresholds[1]
     assert at5.n_above == np.count_nonzero(leaked.p_values <= 0.05)
     assert at5.threshold == apart.thresholds[1].threshold
-    assert "12 distinct texts stand among the texts in question" in leaked.warnings[0]
+    assert (
+        "12 distinct texts are both among the texts in question" in leaked.warnings[0]
+    )
     # 18 texts are in question alone.
     assert leaked.seen.n_texts == 18 and leaked.seen.n_pool == 40
     assert apart.set_result is not None and leaked.set_result is None

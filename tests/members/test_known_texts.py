@@ -187,7 +187,7 @@ def test_rows_of_no_known_format_are_read_as_an_audit_reads_them(name, tmp_path)
     assert run.texts == load_benchmark(path).texts
     blank, *_ = run.warnings
     assert (blank == "set: 1 blank line left out") == (path.suffix == ".csv")
-    told = "each row is a text as it stands, as in audit (it has: text, answer)"
+    told = "each whole row is a text, as in audit (it has: text, answer)"
     assert told in run.warnings[-1]
     # Beside rows of other fields, they would tell the sides apart.
     other = write_lines(tmp_path / "other.jsonl", [{"text": "a"}, {"text": "b"}])
@@ -233,7 +233,7 @@ def test_documents_of_three_files_keep_their_names_unless_they_share_one(tmp_pat
     assert run.clusters[::4] == ("asked0", "seen0", "new0")
     again = read_texts(MembershipDesign(texts=members, **known))
     assert again.clusters[::4] == ("0/seen0", "1/seen0", "2/new0")
-    assert "2 names of documents stand in more than one file" in again.warnings[0]
+    assert "2 names of documents occur in more than one file" in again.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -318,11 +318,11 @@ def test_copies_and_documents_of_a_shot_are_left_out():
 
 def test_too_few_texts_for_a_prefix_are_refused():
     run = run_of(drawn(FEWEST + 2, 7), [MEMBER] * (FEWEST + 2))
-    with pytest.raises(InputError, match="too few to take 3"):
+    with pytest.raises(InputError, match="too few to use 3"):
         draw_shots(run, MEMBER, 3, seed=0)
     assert len(draw_shots(run, MEMBER, 2, seed=0)) == 2
     run = run_of(drawn(30, 8), [MEMBER, NONMEMBER] * 15, clusters=("d", "e") * 15)
-    refusal = "0 documents of members beside those of a pre"
+    refusal = "0 documents of members in addition to those of a pre"
     with pytest.raises(InputError, match=refusal):
         check_sides(run, left_out(run, [0]))
 

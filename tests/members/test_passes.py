@@ -225,9 +225,9 @@ def test_batches_after_a_prefix_keep_memory_and_shapes_few():
     ("texts", "name", "missing", "message", "hint"),
     [
         ([LONG], "recall", {}, "no text of --nonmembers fits.* of 96 tok", ""),
-        ([TEXTS[0], SHOTS[1]], "recall", {}, "text 2: stands in the prefix", ""),
-        ([TEXTS[0], SHOTS[1]], "con_recall", {}, "text 2: stands in the prefix", ""),
-        (TEXTS, "codec", {}, "codec: needs another text beside each one", ""),
+        ([TEXTS[0], SHOTS[1]], "recall", {}, "text 2: also in the prefix", ""),
+        ([TEXTS[0], SHOTS[1]], "con_recall", {}, "text 2: also in the prefix", ""),
+        (TEXTS, "codec", {}, "codec: needs a second text for each one", ""),
         *(
             (TEXTS, name, missing, f"{name}: needs", flag)
             for name, missing, flag in (

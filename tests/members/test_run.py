@@ -108,7 +108,7 @@ def questions(model, files):
     out, words = files / "questions", (model, files / "asked.jsonl", "--fpr", "0.1")
     words = (*words, "--nonmembers", files / "unseen.txt")
     said = " ".join(run(*words, "--out", out).split())
-    assert "1 distinct text stands among the texts in question" in said
+    assert "1 distinct text is both among the texts in question" in said
     return out
 
 
@@ -220,8 +220,8 @@ def test_texts_in_question_get_a_p_value_each_or_a_reason(questions):
     rest = [other, first, second, empty]
     assert [(row["p_value"], row["p_adjusted"]) for row in rest] == [(None, None)] * 4
     assert [row["no_p_value"] for row in rest] == [
-        "stands among the non-members",
-        *["stands more than once"] * 2,
+        "is among the non-members",
+        *["occurs more than once"] * 2,
         "has no score",
     ]
     assert all(row["p_value"] is None for row in rows if row["role"] == NONMEMBER)
@@ -237,7 +237,7 @@ def test_texts_in_question_get_a_p_value_each_or_a_reason(questions):
     page = (questions / "report.html").read_text()
     check_page(page)
     assert "rank above what the non-members explain (95 %, by min_k" in page
-    assert ">stands more than once</td>" in page
+    assert ">occurs more than once</td>" in page
 
 
 def test_seen_books_have_high_rates_and_new_ones_low(books):

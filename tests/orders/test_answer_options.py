@@ -165,7 +165,11 @@ def test_options_of_a_task_that_code_made_are_of_unknown_order(read):
         (CLEAR, None, "reference.p_value is 0.7, recomputed"),
         ({}, lambda _: None, "no scores of a reference model"),
         ({}, lambda scores: scores * 0.0, "reference.p_value is"),
-        ({}, lambda scores: scores[:, :-1], "the reference was asked for other scores"),
+        (
+            {},
+            lambda scores: scores[:, :-1],
+            "the reference was scored with other scores",
+        ),
     ],
 )
 def test_forged_reference_is_found(beside, tmp_path, row, scores, fault):

@@ -86,7 +86,7 @@ def test_report_says_that_a_tuned_model_read_chats(chat_model, tmp_path, capsys)
     assert any("as the user's turn of a chat, by the model's" in w for w in warnings)
     assert any("may have been tuned (chat template)" in w for w in warnings)
     page = " ".join((out / "report.html").read_text().split())
-    assert "silence says less than of its base model" in page
+    assert "a null result says less than one for its base model" in page
     assert main(["verify", str(out)]) == 0
 
 

@@ -250,7 +250,7 @@ OTHER = "sha256:other"
         (HIDE, lambda _: None, "no pairs of a reference model"),
         ({"reference": {"fingerprint": OTHER}}, None, f"{OTHER!r}, recomputed"),
         ({}, lambda pairs: pairs * 0.0, "reference.p_value is"),
-        ({}, lambda pairs: pairs[:1], "the reference was asked for other pairs"),
+        ({}, lambda pairs: pairs[:1], "the reference was scored with other pairs"),
     ],
 )
 def test_forged_reference_is_found(both_prefer, tmp_path, row, scores, fault):

@@ -72,7 +72,7 @@ def test_counts_that_lack_a_task_or_are_of_other_texts_are_refused(corpus, capsy
     first, second = (corpus / f"counts/0000{i}.counts.npz" for i in (0, 1))
     limit = ["--limit", "5"]
     for flags, change, message in (
-        ([], None, "00000.counts.npz: counts of other texts"),
+        ([], None, "00000.counts.npz: counts of texts that differ"),
         ([*limit, "--text-field", "body"], None, "--text-field goes with files, not"),
         (limit, second.unlink, "counts: counts of 1 of 2 tasks"),
         (limit, lambda: first.write_bytes(b"PK\x03\x04 cut"), "damaged counts"),

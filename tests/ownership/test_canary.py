@@ -314,7 +314,7 @@ def test_command_makes_asks_and_verifies(tmp_path, capsys):
         assert f"sha256:{sealed}" in said.replace("\n", "")
         assert main([*asked, "--json"]) == 0
         assert len(seen) == n_sent, "answers are kept"
-    assert "contaminated" in said and "of which the model knows about 50%." in said
+    assert "contaminated" in said and "the model knows about 50% of them." in said
     (row,) = json.loads(capsys.readouterr().out)["results"]
     assert (row["method"], row["n_strata"]) == ("canary_chat", 12)
     assert row["null"] == "designed randomisation"

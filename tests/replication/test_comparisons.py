@@ -137,7 +137,7 @@ def test_an_empty_greedy_answer_is_no_copy_of_empty_samples():
     result, rows, _ = run(lambda *_: "")
     assert result.rate is None and result.n_found == 0
     assert all(row["peakedness"] is None for row in rows)
-    assert "4 greedy answers are empty, thoughts aside" in result.warnings[0]
+    assert "4 greedy answers are empty (apart from reasoning)" in result.warnings[0]
 
 
 @pytest.mark.parametrize(

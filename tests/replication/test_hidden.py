@@ -303,11 +303,11 @@ def test_repositories_change_sides_whole(tmp_path, n_each, p_value, verdict):
     error = 4 * (p_value / 9999) ** 0.5 + 1e-4
     assert found.p_control == pytest.approx(p_value, abs=error)
     assert found.verdict == verdict
-    assert not any("issues as independent" in words for words in found.warnings)
+    assert not any("independent issues" in words for words in found.warnings)
     unnamed = [[dataclasses.replace(i, repository="") for i in side] for side in sides]
     alone, _ = probe(*unnamed, lambda text: known.get(text, "src/other.py"))
     assert alone.p_control < 1e-6
-    assert any("takes issues as independent" in words for words in alone.warnings)
+    assert any("assumes independent issues" in words for words in alone.warnings)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,9 @@ def test_refusals_never_make_a_suspicion(tmp_path, refused, verdict):
                 answers[one.text] = Completion(text="", refused="no")
     found, _ = probe(*sides, answers.get)
     assert (found.n_refused, found.n_control_refused) == refused
-    assert f"; {refused[0]} refused, taken as misses, and {refused[1]}" in found.finding
+    assert (
+        f"; {refused[0]} refused, counted as misses, and {refused[1]}" in found.finding
+    )
     assert found.verdict == verdict and (found.p_control or 0) >= 0.5
     assert not any("no control" in words for words in found.warnings)
 
@@ -344,7 +346,7 @@ def test_call_asks_for_the_files_of_both_sides_but_for_issues_of_both(tmp_path):
     flags = {"text_field": "problem_statement", "compare": "file_path", "k": 10}
     design = ReplicationDesign(control=new, task="plain", **flags)
     plan = plan_replication(own, design)
-    assert any("2 issues stand in both files" in words for words in plan.warnings)
+    assert any("2 issues are in both files" in words for words in plan.warnings)
     asked = [one.text for one in (*plan.issues, *plan.control_issues)]
     assert len(asked) == 20 and not any("both" in text for text in asked)
     info = dict.fromkeys(("n_parameters", "context"))

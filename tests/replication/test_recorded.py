@@ -126,7 +126,7 @@ def write(path, *, n=10, copies=0, place="island", **columns):
             "first_piece": f"It is known of {place} {i} that",
             "second_piece": second,
             "generated_guided_completion": second if i < copies else "no idea",
-            "generated_general_completion": "nobody knows that",
+            "generated_general_completion": "not known to have",
         }
         row |= {name: of and of(i) for name, of in columns.items()}
         rows.append({name: cell for name, cell in row.items() if cell is not None})

@@ -313,7 +313,7 @@ def test_a_model_directory_is_asked_and_the_report_verified(finished, capsys):
     assert "1 result judged again from texts.jsonl" in capsys.readouterr().out
     page = (out / "report.html").read_text()
     check_page(page)
-    assert "points of the published score are missing on unseen items" in page
+    assert "points of the published score are lost on unseen items" in page
 
 
 @pytest.mark.parametrize(

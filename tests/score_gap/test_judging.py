@@ -41,7 +41,7 @@ def test_items_are_paired_by_name_and_rewrites_averaged():
     assert found.warnings == (
         "items without a score of each model, left out: 1",
         "items without a partner, left out: 2",
-        "items with several rewrites, taken by mean: 1",
+        "items with several rewrites, whose mean is used: 1",
     )
 
 
@@ -125,7 +125,7 @@ def test_items_that_nearly_repeat_another_are_one_draw(unpaired):
     assert (found.n_published, found.n_groups, alone.n_groups) == (60, 12, None)
     assert found.decides.low == pytest.approx(alone.decides.low)
     n = 96 if unpaired else 48
-    warning = f"items that nearly repeat another one, drawn with it: {n}"
+    warning = f"items that nearly repeat another one, grouped with it: {n}"
     assert found.warnings == (warning,)
 
 
@@ -166,5 +166,5 @@ def test_fields_whose_values_repeat_may_name_a_passage():
     assert note.startswith("values of passage repeat (15 in 60): ")
     assert "--group-field" in note
     (note,) = seen_groups([], (), [f"{i // 4} {'x' * 64} {i}" for i in range(60)])
-    assert note.startswith("45 items begin as another one does: ")
+    assert note.startswith("45 items begin like another one: ")
     assert seen_groups(rows, {"id", "question", "passage"}) == []

@@ -107,7 +107,7 @@ def test_an_object_without_a_tokenizer_scores_texts():
     expected = [lm._logprob("", text) for text in texts]
     found = scorer.sums(list(map(code_points, texts))).loglik
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    with pytest.raises(InputError, match="one number a text"):
+    with pytest.raises(InputError, match="one number per text"):
         scorer.token_table(sequences())
     with pytest.raises(InputError, match="no moments"):
         model.make_scorer(store=None, moments=True)
@@ -143,16 +143,16 @@ def failing(error):
         # Each number belongs to the place before.
         (
             lambda lm, before, text: lm._logprob(before[:-1], before[-1] + text[:-1]),
-            "same number whatever follows",
+            "same number for every continuation",
             "audit the model itself",
         ),
-        (failing(NotImplementedError), "gives no log-likelihoods", "models of chats"),
+        (failing(NotImplementedError), "gives no log-likelihoods", "works with chats"),
         # Of an error of many lines the first.
         (failing(ConnectionRefusedError("no\nmore")), "Spoilt: no$", "goes on"),
         (
             failing(RefusedByServer("400, message='Bad Request'")),
             "Spoilt: 400",
-            "fewer tokens than 1000, say how many with max_length=N",
+            "fewer tokens than 1000, add max_length=N",
         ),
     ],
 )

@@ -99,7 +99,7 @@ def test_device_that_gives_other_numbers_for_stored_rows_is_refused(tmp_path):
     scorer, _ = counted(
         tmp_path, forward=lambda a, b: (np.nextafter(TABLE[a, b], np.float32(0)),)
     )
-    with pytest.raises(InputError, match="other scores are kept for the same") as e:
+    with pytest.raises(InputError, match="the stored scores of the same rows") as e:
         scorer.sums([rows[0], rows[2]])
     assert "--no-store" in e.value.hint
 

@@ -56,8 +56,8 @@ def test_gains_are_told_apart_by_their_intervals(forward, backward, kind):
     ("verdict", "changes", "words"),
     [
         ("contaminated", {}, "the order was remembered, not just alike"),
-        ("inconclusive", {"log10_p": -1.5}, "but chance alone may look so"),
-        ("suspected", {}, "an order that a reader foretells"),
+        ("inconclusive", {"log10_p": -1.5}, "but so may chance"),
+        ("suspected", {}, "an order that a reader can predict"),
         ("invalid design", {}, "and so does a file that points forward itself"),
     ],
 )
@@ -65,8 +65,8 @@ def test_memory_is_named_only_where_the_verdict_does(verdict, changes, words):
     sentence = attraction_sentence(row(1.9, 0.1, 0.15, **changes), verdict)
     assert words in sentence
     assert sentence.startswith(
-        "After the example published before it an example gains 1.9 nats (1.6 to 2.2), "
-        "after the one behind it 0.1 (-0.2 to 0.4): "
+        "An example gains 1.9 nats after the one published before it (1.6 to 2.2), "
+        "and 0.1 after the one published after it (-0.2 to 0.4): "
     )
     assert ("remembered" in sentence) == (verdict == "contaminated")
 

@@ -32,7 +32,7 @@ def check_page(page):
     # A verdict is a word; its colour only repeats it.
     for kind, text in re.findall(r'"badge ([\w-]*)[^"]*">(.*?)</span>', page):
         assert text == kind.replace("-", " ")
-    for heading in ("Methods", "What this does not show", "Make it again, check it"):
+    for heading in ("Methods", "What this does not show", "Reproduce and check"):
         assert f"<h2>{heading}</h2>" in page
     # Pages of several runs name their reports, or the seeds of each.
     of_one = '<th scope="row">seed</th>' in page

@@ -78,7 +78,7 @@ def test_page_of_a_run_that_goes_on_shows_what_there_is(tmp_path):
     words = _words(_page(tmp_path))
     assert "At step 12 of 40 (30%)." in words
     assert "mean of some 50 steps: 4.000 nats" in words
-    assert "The loss of 4 steps was no number: training diverged." in words
+    assert "The loss of 4 steps was not a number: training diverged." in words
     assert "Memorisation" not in words
 
 

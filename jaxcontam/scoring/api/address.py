@@ -66,12 +66,12 @@ def parse_api(words: str, *, flag: str) -> ApiModel:
     if "," in url:
         raise InputError(
             f"{flag}: one URL, got {_shown(url)!r}",
-            hint="a load balancer shares requests among several servers",
+            hint="put a load balancer before several servers",
         )
     if not url.isascii() or not url.isprintable() or " " in url:
         raise InputError(
-            f"{flag}: a URL is of ASCII signs without spaces: {_shown(url)!r}",
-            hint="in a path, percent signs stand for others, such as %20 for a space",
+            f"{flag}: a URL has only ASCII characters and no spaces: {_shown(url)!r}",
+            hint="percent-encode other characters, such as %20 for a space",
         )
     try:
         parts = urllib.parse.urlsplit(url)
@@ -83,7 +83,7 @@ def parse_api(words: str, *, flag: str) -> ApiModel:
     if "@" in parts.netloc or parts.query:
         raise InputError(
             f"{flag}: the URL must hold no password and no query",
-            hint=f"the key belongs in the environment variable {KEY_VARIABLE}",
+            hint=f"put the key into the environment variable {KEY_VARIABLE}",
         )
     if parts.scheme not in ("http", "https") or not host:
         raise InputError(f"{flag}: not a URL: {_shown(url)!r}", hint=_HINT)

@@ -82,7 +82,7 @@ def read_reply(
     redirection, which would take the key elsewhere, is an ApiError.
     """
     if not _is_as_asked(reply.data, most_values(body)):
-        return Failure("garbled", "more values than were asked for")
+        return Failure("garbled", "more values than requested")
     if reply.status != 200:
         return _without_answer(server, reply, reply.status, now)
     try:
@@ -96,7 +96,7 @@ def read_reply(
             said, code = _said(reply, server.api_key)
             if isinstance(code, int) and 300 <= code < 600:
                 return _without_answer(server, reply, code, now)
-            return Failure("garbled", f"an error for an answer ({said})")
+            return Failure("garbled", f"an error instead of an answer ({said})")
         if not server.is_openai:
             return answer
         if (choices := answer.get("choices")) == []:
@@ -108,7 +108,7 @@ def read_reply(
         ):
             raise ValueError("not an answer of the protocol")
         if len(choices) != 1:
-            raise ValueError(f"{len(choices)} choices where 1 are asked for")
+            raise ValueError(f"{len(choices)} choices (1 was requested)")
         if (index := choices[0].get("index")) not in (None, 0):
             raise ValueError(f"choices with the indices {[index]}")
         return answer
@@ -173,8 +173,9 @@ def _without_answer(server: Server, reply: Reply, status: int, now: float) -> Fa
     if status in _REFUSED:
         raise RefusedError(words, status=status)
     if code in _NO_MONEY:
-        hint = "run the same command again when the account is in credit: what is "
-        hint += "answered is not asked again"
+        hint = (
+            "run the same command again when the account is in credit: answers are kept"
+        )
     elif status in (401, 403):
         hint = "give the server's key in the environment variable "
         hint += server.key_variable
@@ -182,7 +183,7 @@ def _without_answer(server: Server, reply: Reply, status: int, now: float) -> Fa
         hint = "check the name and the URL, which ends before /chat/completions, "
         hint += "such as https://host/v1"
     elif 300 <= status < 400:
-        hint = "name the URL that it leads to"
+        hint = "name the URL that it redirects to"
     raise ApiError(words, hint=hint, status=status)
 
 
@@ -242,7 +243,7 @@ def read_failure(server: Server, error: Exception, *, has_answered: bool) -> Fai
             raise ApiError(
                 f"{server.model.url}: no secure connection ({reason})",
                 hint="check the certificate of the server (SSL_CERT_FILE names "
-                "authorities of your own), and whether it speaks https at all",
+                "authorities of your own), and that it uses https",
             ) from None
         is_unknown = isinstance(cause, socket.gaierror) and (
             cause.errno == socket.EAI_NONAME

@@ -60,7 +60,8 @@ class Budget:
         if self.max_cost is not None and not self.has_prices:
             raise InputError(
                 "a budget of money needs prices",
-                hint="give the prices of a million tokens of prompts and of answers",
+                hint="give the prices per million prompt tokens and per million new "
+                "tokens",
             )
 
     @property
@@ -94,12 +95,12 @@ class Spending:
             if limit is not None and self.budget.cost(alone) > limit:
                 used = self.spent
                 raise InputError(
-                    f"the budget of {limit:g} does not hold one more "
-                    f"request ({used.n_requests:,} sent, {used.prompt_tokens:,} + "
+                    f"the budget of {limit:g} does not allow one more request "
+                    f"({used.n_requests:,} sent, {used.prompt_tokens:,} + "
                     f"{used.completion_tokens:,} tokens used, "
                     f"{self.budget.cost(used):.4g} paid)",
-                    hint="run the same command again with a higher --budget: what is "
-                    "answered is not asked again",
+                    hint="run the same command again with a higher --budget: answers "
+                    "are kept",
                 )
             if limit is not None and self.budget.cost(sum(self._held, alone)) > limit:
                 return False
@@ -262,8 +263,8 @@ def estimate(
 def sending_words(found: ApiEstimate) -> str:
     """For the terminal, after a dry run of scoring."""
     return (
-        f"{found.words()}. Some twenty more, before and after them, and one in twenty "
-        "among them show what the server can do, and that its model stays the same. "
+        f"{found.words()}. Some twenty more before and after them, and one in twenty "
+        "among them, check what the server can do and that its model stays the same. "
         "Nothing was sent."
     )
 

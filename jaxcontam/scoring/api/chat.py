@@ -101,7 +101,7 @@ class ChatCompleter:
             raise ApiError(
                 f"{self.client.model.url}: {N_RANDOM} answers at temperature "
                 f"{temperature:g} are the same: the server does not sample",
-                hint="switch sampling on in the server, or leave out the methods that "
+                hint="enable sampling in the server, or leave out the methods that "
                 "compare samples",
             )
         self._sampled.add(temperature)
@@ -116,9 +116,9 @@ class ChatCompleter:
         if self._find_fields(first) and (refusal := self._find_fields(harmless)):
             hint = "check the name of the model, the key and the settings"
             if _TOO_LONG.search(str(refusal)):
-                hint = f"fewer --new-tokens, if they are the reason; {hint}"
+                hint = f"lower --new-tokens, if they are the reason; {hint}"
             raise ApiError(
-                f"{refusal}, whatever it is asked", hint=hint, status=refusal.status
+                f"{refusal}, for every request", hint=hint, status=refusal.status
             )
         self._settled.add(fields)
 

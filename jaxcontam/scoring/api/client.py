@@ -378,7 +378,7 @@ class ApiClient:
             # One line for all that wait.
             self._told_of = self._heard_at = now
             self._say(
-                f"no whole answer for {_SILENT_SECONDS:.0f} s; it is given up after "
+                f"no whole answer for {_SILENT_SECONDS:.0f} s; giving up after "
                 f"{self._server.timeout_seconds:g} s"
             )
 
@@ -390,7 +390,7 @@ class ApiClient:
                 return
             self._told_until = now + wait
         asked = failures[-1].wait or 0.0
-        asks = f"; it asks for a wait of {asked:.3g} s" if asked > wait else ""
+        asks = f"; it requests a wait of {asked:.3g} s" if asked > wait else ""
         self._say(
             f"{failures[-1].words}, {len(failures)} times{asks}; "
             f"the next try is in {wait:.0f} s"
@@ -557,8 +557,8 @@ def _warn_of_clear_text(url: str, key_variable: str) -> None:
     """Once a run, before the key is sent."""
     print(
         visible(
-            f"jaxcontam: warning: {url}: the key in {key_variable} goes there "
-            "unencrypted: name an https:// URL, or unset the variable"
+            f"jaxcontam: warning: {url}: the key in {key_variable} is sent "
+            "unencrypted; name an https:// URL, or unset the variable"
         ),
         file=sys.stderr,
     )

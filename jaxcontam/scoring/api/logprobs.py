@@ -109,15 +109,13 @@ def read_prompt_scores(answer: Answer, way: Way, prompt: Prompt) -> PromptScores
         n, n_values, n_before = len(prompt), len(shown.values), 0
         starts = list(range(n))
         if shown.n_read is not None and shown.n_read != n:
-            raise ValueError(
-                f"{shown.n_read} prompt tokens counted where {n} were sent"
-            )
+            raise ValueError(f"{shown.n_read} prompt tokens counted, but {n} were sent")
         if not 0 <= n_values - n <= way.max_tokens:
             raise ValueError(f"{n_values} log-probabilities for a prompt of {n} tokens")
     own = shown.values[n_before : n_before + len(starts)]
     if way.bos and own[0] is None:
         raise ValueError(
-            "the first token has no log-probability, and the first answer gave one"
+            "the first token has no log-probability, but the first answer gave one"
         )
     # Nothing predicts the first one, whatever the server says of it.
     first = 0 if way.bos else 1
@@ -163,7 +161,7 @@ def text_starts(shown: Shown, way: Way, text: str) -> tuple[int, list[int]]:
     n_shown = len(tokens) - n_after
     if n_read is not None and abs(n_read - n_shown) > 1:
         raise ValueError(
-            f"{n_shown} log-probabilities where {n_read} prompt tokens are counted"
+            f"{n_shown} log-probabilities, but {n_read} prompt tokens are counted"
         )
     return fits[n_after]
 
@@ -181,20 +179,20 @@ def shown_tokens(answer: Answer, way: Way, prompt: Prompt) -> Shown:
     found = choice.get("logprobs")
     if isinstance(found, dict) and found.get("content"):
         raise ValueError(
-            "log-probabilities of what is written alone, as llama.cpp's server gives"
+            "log-probabilities of new tokens only, as from llama.cpp's server"
         )
     if not isinstance(found, dict) or not found.get("token_logprobs"):
         raise ValueError("no log-probabilities")
     values: Any = found["token_logprobs"]
     tokens: Any = found.get("tokens")
     if not isinstance(values, list):
-        raise ValueError("token_logprobs is no list")
+        raise ValueError("token_logprobs is not a list")
     if tokens is None and way.ids:
         tokens = [None] * len(values)
     if not isinstance(tokens, list) or len(tokens) != len(values):
-        raise ValueError("as many tokens as log-probabilities are needed")
+        raise ValueError("the numbers of tokens and log-probabilities differ")
     if not all(token is None or isinstance(token, str) for token in tokens):
-        raise ValueError("a token is no text")
+        raise ValueError("a token is not text")
     return Shown(tokens, values, found.get("text_offset"), n_read, n_written)
 
 
@@ -203,7 +201,7 @@ def checked_logprob(value: Any, place: str) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # Compared, and not made a float, for which an integer may be too large.
     if not is_number or not _NONE < value <= _MOST:
-        raise ValueError(f"{place}: {repr(value)[:_SHOWN]} is no log-probability")
+        raise ValueError(f"{place}: {repr(value)[:_SHOWN]} is not a log-probability")
     return min(float(value), 0.0)
 
 
@@ -224,7 +222,7 @@ def _of_prompt_logprobs(
             if not isinstance(prompt, str):
                 said = entry.get(str(prompt[i])) if i < len(prompt) else None
         if not isinstance(said, dict):
-            raise ValueError(f"token {i + 1} of {_shown(prompt)}: not of this token")
+            raise ValueError(f"token {i + 1} of {_shown(prompt)}: of another token")
         token = said.get("decoded_token")
         tokens.append(token if isinstance(token, str) else None)
         values.append(said.get("logprob"))

@@ -55,10 +55,10 @@ def last_error(url: str, failures: Sequence[Failure], has_answered: bool) -> Api
     times = "" if len(failures) == 1 else f", {len(failures)} times"
     asked = ""
     if last.wait is not None and last.wait > _LONGEST_ASKED:
-        asked = f"; the server asks to wait {last.wait:.0f} s"
-    hint = "run the same command again later: what is answered is not asked again"
+        asked = f"; the server requests a wait of {last.wait:.0f} s"
+    hint = "run the same command again later: answers are kept"
     if last.kind == "broken" and not has_answered:
-        hint = "is a server running at that address and port?"
+        hint = "check that a server is running at that address and port"
     if last.kind == "garbled":
         hint = "the URL ends before /chat/completions, such as https://host/v1"
     return ApiError(f"{url}: {last.words}{times}{asked}", hint=hint, status=last.status)

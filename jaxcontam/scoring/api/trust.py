@@ -74,10 +74,10 @@ _FEWEST = 3
 _NOT_THIS = frozenset({400, 404, 405, 413, 422, 500, 501})
 
 _NEEDED = (
-    "order tests and membership scores need the log-probability of every token of a "
-    "prompt; jaxcontam replicate works by chat alone"
+    "use jaxcontam replicate, which needs only chat: order tests and membership scores "
+    "need the log-probability of every token of a prompt"
 )
-_ANEW = "a new folder (--out or --store) begins anew and asks for every answer again"
+_ANEW = "name a new folder (--out or --store) to request every answer again"
 
 Post = Callable[..., Answer]
 """Sends the body of a completion request, `post(body)`, past any journal, and gives the
@@ -134,8 +134,8 @@ def probe(
             break
     if not errors:
         raise InputError(
-            f"{url}: its log-probabilities cannot be checked: what it writes comes "
-            "without them, or is read as other tokens",
+            f"{url}: its log-probabilities cannot be checked: its output comes without "
+            "them, or is read as other tokens",
             hint=_NEEDED,
         )
     reader.check(errors, values)
@@ -204,9 +204,9 @@ class _Reader:
         error = float(np.mean(errors))
         if error > MEAN_WITHIN or max(errors) > EACH_WITHIN:
             raise InputError(
-                f"{self.url}: wrong log-probabilities: a token has another one when it "
-                f"is read than when it was written (by {error:.2g} nats on average), "
-                "as if they stood one token off, or came of a wrong prefix cache",
+                f"{self.url}: wrong log-probabilities: a token's value differs between "
+                f"reading and writing (by {error:.2g} nats on average), as if shifted "
+                "by one token or taken from a wrong prefix cache",
                 hint=_NEEDED,
             )
 
@@ -370,7 +370,7 @@ def _check_tokens(
         raise InputError(
             f"{url}: reads the ids of --tokenizer as other tokens "
             f"({''.join(named)[:40]!r} for {own[:40]!r})",
-            hint="--tokenizer names a folder with the tokenizer of this very model",
+            hint="give --tokenizer a folder with the tokenizer of this very model",
         )
 
 
@@ -380,11 +380,11 @@ def check_after(post: Post, url: str, found: Capability) -> str | None:
         answer = post(found.way.body(found.text))
         now = read_prompt_scores(answer, found.way, found.text)
     except (InputError, ValueError) as e:
-        return f"whether the server's model changed during the run is not known ({e})"
+        return f"it is unknown if the server's model changed during the run ({e})"
     if not is_same(now.logprobs, found.logprobs):
         raise InputError(
-            f"{url}: the model changed during the run: a text has other "
-            "log-probabilities at its end than at its start",
+            f"{url}: the model changed during the run: a text's log-probabilities at "
+            "the end differ from those at the start",
             hint=_ANEW,
         )
     return None
@@ -434,8 +434,8 @@ def find_eras(
         kept.append(np.array(journal[key(len(kept))], np.float64))
     if kept and not is_same(kept[0], logprobs):
         raise InputError(
-            f"{model.url}: another model than the one whose answers are in "
-            f"{journal.path}: a text has other log-probabilities than it had then",
+            f"{model.url}: the model differs from the one whose answers are in "
+            f"{journal.path}: a text's log-probabilities have changed",
             hint=_ANEW,
         )
     if kept and np.abs(kept[-1] - logprobs).max(initial=0.0) <= REPEATS_WITHIN:
@@ -534,8 +534,8 @@ class SpotChecks:
                 f"log-probabilities that differ by {change.mean():.2g} nats on average"
             )
         raise InputError(
-            f"{self._reader.url}: the same request was answered with {words} "
-            "during the run, as by a wrong prefix cache or another model",
+            f"{self._reader.url}: the same request was answered with {words} during "
+            "the run; the cause may be a wrong prefix cache or another model",
             hint=f"vllm serve --no-enable-prefix-caching; {_ANEW}",
         )
 

@@ -25,7 +25,7 @@ def account(code):
         (fault(401), {}, 1, r"HTTP 401 \(busy\)$", "variable OWN_API_KEY"),
         (fault(403), {}, 1, "HTTP 403", "variable OWN_API_KEY"),
         (fault(404), {}, 1, "HTTP 404", "the URL"),
-        (fault(307), {}, 1, "HTTP 307", "leads to"),
+        (fault(307), {}, 1, "HTTP 307", "redirects to"),
         # No wait brings credit.
         (account("insufficient_quota"), {}, 1, "no credit", "in credit"),
         (account("billing_not_active"), {}, 1, "no credit", "in credit"),
@@ -58,15 +58,18 @@ def test_what_ends_a_run_is_no_refusal_and_is_tried_as_often_as_it_may_pass(
         (b'{"choices": [{"index": 0, "text": "a", "x": NaN}]}', "not JSON"),
         (b'{"choices": [{"index": 0, "text": "a", "x": 1e999}]}', "not JSON"),
         (b"\xff\xfe", "not JSON"),
-        (b"[" * 100_000, "more values than were asked for"),
+        (b"[" * 100_000, "more values than requested"),
         (b"[]", "not an answer of the protocol"),
         (b"{}", "not an answer of the protocol"),
         (b'{"choices": 1}', "not an answer of the protocol"),
         (b'{"choices": [1]}', "not an answer of the protocol"),
-        (b'{"choices": [{"index": 0}, {"index": 0}]}', "2 choices where 1 are asked"),
+        (b'{"choices": [{"index": 0}, {"index": 0}]}', "2 choices .1 was requested"),
         (b'{"choices": [{"index": 1}]}', r"choices with the indices \[1\]"),
         (b'{"choices": [{"index": "0"}]}', r"choices with the indices \['0'\]"),
-        (b'{"error": {"message": "overload"}}', "an error for an answer .overload"),
+        (
+            b'{"error": {"message": "overload"}}',
+            "an error instead of an answer .overload",
+        ),
     ],
 )
 def test_an_answer_of_another_form_is_asked_again_and_then_one_clear_line(
@@ -113,7 +116,7 @@ def test_a_code_of_an_error_may_be_anything(status):
     assert f"HTTP {status} (no)" in words
 
 
-TOO_MANY = Failure("garbled", "more values than were asked for")
+TOO_MANY = Failure("garbled", "more values than requested")
 
 
 def test_an_answer_of_more_values_than_were_asked_for_is_never_parsed(monkeypatch):

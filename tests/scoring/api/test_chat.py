@@ -190,17 +190,17 @@ def test_a_text_that_is_refused_leaves_the_fields_to_the_others(words, unknown):
     ("answer", "hint"),
     [
         (said("no such setting"), "check the name"),
-        (said("seed, stop, max_tokens are wrong"), "fewer --new-tok"),
+        (said("seed, stop, max_tokens are wrong"), "lower --new-tok"),
         ((200, {"choices": []}), "check the name"),
         # Answers that no context holds, as vLLM says it.
-        (said("This model's maximum context length is 512 tokens."), "fewer --new-tok"),
+        (said("This model's maximum context length is 512 tokens."), "lower --new-tok"),
     ],
 )
 def test_a_server_that_refuses_everything_is_found_out_at_once(tmp_path, answer, hint):
     journal = tmp_path / "j.jsonl"
     with (
         serving(lambda *_: answer) as (url, seen),
-        pytest.raises(ApiError, match="whatever it is asked") as e,
+        pytest.raises(ApiError, match="for every request") as e,
     ):
         complete(url, [f"p{i}" for i in range(50)], journal=Journal(journal))
     assert not isinstance(e.value, RefusedError)

@@ -180,7 +180,7 @@ def unknown_host(error):
             unused_address,
             r"\(Connection refused\), 4 times",
             3,
-            "is a server running at",
+            "a server is running at",
         ),
         # Unlike a host that cannot be looked up at the moment.
         (unknown_host(socket.EAI_NONAME), "no such host", 0, ""),
@@ -188,7 +188,7 @@ def unknown_host(error):
         # TLS, and a server that speaks none.
         (
             lambda _, plain: plain.replace("http:", "https:"),
-            *("no secure connection", 0, "https at all"),
+            *("no secure connection", 0, "it uses https"),
         ),
     ],
 )

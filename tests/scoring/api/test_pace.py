@@ -58,11 +58,11 @@ def test_a_server_that_says_nothing_is_told_and_what_it_asks_for_is_capped(
     with opened(Server(slow), timeout_seconds=9.0) as client:
         client.post(PATH, {"prompt": "hello"})
         (line,) = capsys.readouterr().err.splitlines()
-        assert "no whole answer for 0 s; it is given up after 9 s" in line
+        assert "no whole answer for 0 s; giving up after 9 s" in line
         client.post_all(PATH, bodies(3))
     told = capsys.readouterr().err.splitlines()
     # Once, though three wait.
-    wait = "it asks for a wait of 1e+09 s; the next try is in 120 s"
+    wait = "it requests a wait of 1e+09 s; the next try is in 120 s"
     assert sum(wait in line for line in told) == 1
 
 

@@ -120,7 +120,11 @@ _NO_NUMBERS = "no log-probabilities"
 @pytest.mark.parametrize(
     ("server", "said", "hint"),
     [
-        (WordServer(off_by_one=True), "one token off", "replicate works by chat alone"),
+        (
+            WordServer(off_by_one=True),
+            "shifted by one token",
+            "replicate, which needs only chat",
+        ),
         (
             WordServer(drops=("echo", "prompt_logprobs")),
             f"{URL}: no log-probabilities of the prompt (echo with logprobs, prompts "
@@ -194,7 +198,7 @@ def test_a_model_that_writes_parts_of_characters_is_read_on_its_likeliest_words(
 
     assert probe(post, url=URL).error == 0
     server.off_by_one = True
-    with pytest.raises(InputError, match="one token off"):
+    with pytest.raises(InputError, match="shifted by one token"):
         probe(post, url=URL)
 
 
@@ -309,7 +313,7 @@ def test_an_engine_without_numbers_of_prompts_is_refused_in_one_line():
     with pytest.raises(InputError) as found:
         probe_engine("llama_cpp")
     words = (
-        "echo with logprobs, prompts as text: log-probabilities of what is written "
-        "alone, as llama.cpp's server gives"
+        "echo with logprobs, prompts as text: log-probabilities of new tokens only, as "
+        "from llama.cpp's server"
     )
     assert words in str(found.value) and "\n" not in str(found.value)

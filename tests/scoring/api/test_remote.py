@@ -133,12 +133,12 @@ def ids(n, **usage):
     ("asked", "words"),
     [
         (({"choices": [{"index": 0, "text": "a"}]}, TEXT, "a"), "no log-probabilities"),
-        (fox([]), "as many tokens as log-probabilities"),
-        (fox([None]), "token 2 of 'a fox': None is no log-probability"),
-        (fox([True]), "True is no log-probability"),
-        (fox([float("-inf")]), "-inf is no log-probability"),
-        (fox([0.7]), "0.7 is no log-probability"),
-        (fox([-9999.0]), "-9999.0 is no log-probability"),
+        (fox([]), "numbers of tokens and log-probabilities"),
+        (fox([None]), "token 2 of 'a fox': None is not a log-probability"),
+        (fox([True]), "True is not a log-probability"),
+        (fox([float("-inf")]), "-inf is not a log-probability"),
+        (fox([0.7]), "0.7 is not a log-probability"),
+        (fox([-9999.0]), "-9999.0 is not a log-probability"),
         (fox([-1], ["a", " f"]), "do not join to the text 'a fox'"),
         (fox([-1] * 3, ["a", " fox", "x", "y"]), "the 4 tokens do not join"),
         (fox([-1], prompt_tokens=5), "5 prompt tokens are"),
@@ -152,7 +152,7 @@ def ids(n, **usage):
         # Another number than was sent.
         (ids(2), "for a prompt of 3 tokens"),
         (ids(5), "for a prompt of 3 tokens"),
-        (ids(3, prompt_tokens=4), "4 prompt tokens counted where 3"),
+        (ids(3, prompt_tokens=4), "4 prompt tokens counted, but 3"),
     ],
 )
 def test_what_is_no_answer_is_refused_with_its_place(asked, words):
@@ -287,9 +287,10 @@ def test_answers_that_stay_bad_end_the_run_and_a_rerun_goes_on(tmp_path):
     with pytest.raises(InputError) as error:
         prompts.scores(texts, None)
     assert str(error.value) == (
-        "http://host/v1: token 2 of 'three four': 'NaN' is no log-probability, 3 times"
+        "http://host/v1: token 2 of 'three four': 'NaN' is not a log-probability, 3 "
+        "times"
     )
-    assert "what is answered is not asked again" in error.value.hint
+    assert "answers are kept" in error.value.hint
     assert asked.count("one two") == 1
     asked.clear()
     is_mended = True

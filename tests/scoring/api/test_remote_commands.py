@@ -175,7 +175,7 @@ def test_a_budget_ends_the_run_and_a_higher_one_goes_on(served, tmp_path, capsys
     words += ("--price-in", "1", "--price-out", "1", "--budget")
     # The probe and its rows take some 500 tokens.
     said = refused(capsys, *words, "0.0008")
-    assert "budget of 0.0008 does not hold one more request" in said
+    assert "budget of 0.0008 does not allow one more request" in said
     assert not (tmp_path / "report.json").exists()
     run(*words, "1")
     assert report_of(tmp_path)["results"][0]["cached_tokens"] > 0
@@ -208,7 +208,7 @@ def test_a_model_that_changes_behind_its_server_is_refused(
 
     monkeypatch.setattr(model_server, "logprobs_of", changed)
     said = refused(capsys, *words, tmp_path / "b.jsonl")
-    assert "another model than the one whose answers are in" in said
+    assert "differs from the one whose answers are in" in said
     # After the probe and some answers.
     asked, n_before = itertools.count(), 12
     flags = (*served.ids, "--tests", "reversal", "--out", tmp_path / "out")
