@@ -78,7 +78,7 @@ class Job(Protocol):
 
     @property
     def records(self) -> Records:
-        """Where records are kept."""
+        """Folder of the records."""
         ...
 
     def inputs(self, task: Task) -> tuple[Any, ...]:

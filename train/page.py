@@ -328,7 +328,7 @@ def _label(one: SetRecord) -> str:
 
 
 def _orders(planted: SetRecord) -> str:
-    """How the copies of a set are ordered."""
+    """Name the order of a set's copies."""
     if planted.layout == "spread":
         return planted.layout
     return "shuffled" if planted.shuffled else _PUBLISHED

@@ -1,4 +1,4 @@
-"""What a run tells while it trains: logs that can be resumed, and a bar.
+"""Reports of a run while it trains: logs that can be resumed, and a bar.
 
 Logs are JSON lines with a step, in ascending order. A killed run may have written more
 steps than its last checkpoint has, and half of a line. Opened at the step of the

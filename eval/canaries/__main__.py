@@ -139,7 +139,7 @@ class Canaries(StudyFlags):
 
     @property
     def folder(self) -> Path:
-        """Where everything is written: by default no other kind of run's folder."""
+        """Output folder: by default no other kind of run's."""
         if self.out is not None:
             return self.out
         if self.trained is not None:

@@ -92,7 +92,7 @@ class Run:
         return self.document["study"]["seen"]
 
     def rows(self, method: str) -> list[Row]:
-        """Of one method."""
+        """Rows of one method."""
         return [row for (_, name), row in self.tests.items() if name == method]
 
 

@@ -117,7 +117,7 @@ def grids(tallies: Mapping[str, Mapping[str, int]], held: Sequence[Held]) -> lis
                     (one.cell.command, one.cell.test, one.cell.holds) == of_test
                     for one in failing
                 ]
-                name = f"{command}, {test}" + " *" * (holds == "words")
+                name = f"{command}, {test}" + (" *" if holds == "words" else "")
                 accused = own[""][ACCUSING[command.split()[0]][0]]
                 rows.append((name, own[""], accused, sum(fails)))
     columns = {
@@ -129,7 +129,7 @@ def grids(tallies: Mapping[str, Mapping[str, int]], held: Sequence[Held]) -> lis
         "fail": "{r[3]}",
     }
     title = f"Counts above their level: {len(failing)} of {len(held)}"
-    title += f", the surest {_SHOWN}" * (len(failing) > _SHOWN)
+    title += f", the surest {_SHOWN}" if len(failing) > _SHOWN else ""
     shown = {
         "command, test, kind, reader": lambda one: ", ".join(
             filter(None, one.cell.key.split("|")[:4])

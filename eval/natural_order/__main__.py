@@ -203,7 +203,7 @@ def copying_grids(records: Sequence[Record], folder: Path) -> list[Grid]:
         return []
     rows = [
         (
-            f"{name}{', with planted files' * planted}",
+            f"{name}{', with planted files' if planted else ''}",
             copying(transformer(model_folder(name, folder, planted=planted))),
         )
         for name, planted in readers

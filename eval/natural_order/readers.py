@@ -283,7 +283,7 @@ def _logprobs(background: Bigrams, ids_GKL: np.ndarray, P: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Reader:
-    """Who is asked.
+    """A model that is scored.
 
     `prefix_id` stands before each text, `context` is how many ids it reads at once, and
     `scorer` takes what it remembers and knows besides.
@@ -336,8 +336,8 @@ COPIES = 15
 
 
 def model_folder(name: str, folder: Path, *, planted: bool = False) -> Path:
-    """Where `train_transformer` leaves a model."""
-    return folder / f"{name}{'-planted' * planted}" / MODEL_DIR
+    """Folder in which `train_transformer` leaves a model."""
+    return folder / f"{name}{'-planted' if planted else ''}" / MODEL_DIR
 
 
 def train_transformer(

@@ -148,7 +148,7 @@ def grids(partitions: Sequence[Partition]) -> list[Grid]:
         where = "train" if one.split.startswith("train") else rest
         for name, row in one.overlaps.items():
             line = f"{_MEASURES.get(name, name)} on {where}"
-            mark = "*" * _says_yes(row)
+            mark = "*" if _says_yes(row) else ""
             overlaps[f"{line}, general", one.dataset] = _mean(row.general)
             overlaps[f"{line}, guided", one.dataset] = mark + _mean(row.guided)
         for name, row in one.judges.items():

@@ -59,7 +59,7 @@ def subject(size: str, *, tiny: bool) -> Subject:
 
 
 def torch_device(*, on_cpu: bool) -> str | None:
-    """Where the rival runs: the CPU, or the GPU; None is nowhere.
+    """Device of the rival: the CPU, or the GPU; None is nowhere.
 
     Raises:
         InputError: If it is to run on the CPU and is not installed.

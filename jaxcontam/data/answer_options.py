@@ -234,7 +234,7 @@ def _template_parts(
             parts.append(own[field])
         elif field == "options" or field == paths[0][0]:
             for i in range(len(paths)):
-                parts += ["\n" * (i > 0) + f"{string.ascii_uppercase[i]}. ", i]
+                parts += [("\n" if i > 0 else "") + f"{string.ascii_uppercase[i]}. ", i]
         else:
             parts.append(text_of_field(field, row, where))
     if {part for part in parts if isinstance(part, int)} != set(range(len(paths))):

@@ -218,7 +218,7 @@ def _file_records(
             lines = _lines(text.rstrip()) if suffix in (".jsonl", ".txt") else []
             blank = sum(not line.strip() for line in lines)
         if blank:
-            left_out += (f"{blank} blank line{'s' * (blank > 1)} left out",)
+            left_out += (f"{blank} blank line{'s' if blank > 1 else ''} left out",)
         return records, left_out
 
 

@@ -170,7 +170,7 @@ def similar_path(path: Path, could_be: Callable[[Path], bool]) -> str:
 Provenance = Literal[
     "published", "seeded", "released", "recovered", "declared", "tfds-hash", "unknown"
 ]
-"""Where the order of a file comes from; see `OrderResult`."""
+"""Origin of the order of a file; see `OrderResult`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ class Question:
 # No slots: the command joins these fields to its own.
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionFields:
-    r"""Where a record has what; the fields are flags of `jaxcontam inflation`.
+    r"""Names of a record's fields, which are flags of `jaxcontam inflation`.
 
     Without a template a record is read as `Question: {question}\nAnswer:`, or as the
     text that is to be continued; without an id it is known by its number in the file.

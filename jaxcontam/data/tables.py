@@ -302,7 +302,7 @@ def fitting_cells(
 
 
 def _after_separator(path: Path, text: str, delimiter: str) -> int:
-    """Where a table begins, behind the line `sep=,` of a spreadsheet."""
+    """Start of a table after the line `sep=,` of a spreadsheet."""
     if (found := SEPARATOR.match(text)) is None:
         return 0
     if found[1] != delimiter:

@@ -94,7 +94,7 @@ def is_missing(value: object) -> bool:
 
 def null_words(n_null: int, field: str | None) -> tuple[str, ...]:
     """Words on records that are left out since their text is missing."""
-    records = f"{n_null} record{'s' * (n_null > 1)}"
+    records = f"{n_null} record{'s' if n_null > 1 else ''}"
     return (f"{records} whose {field!r} is null left out",) if n_null else ()
 
 

@@ -1,4 +1,4 @@
-"""Which texts were seen? Shi et al.: `membership`, of texts and of documents.
+"""Texts and documents that were seen, after Shi et al.: `membership`.
 
 In the order of a run: `design` (flags), `known_texts` (files, sides, chosen scores),
 `score` and `scores` (a row each), `passes` (what the model is read for), `blind`

@@ -276,7 +276,7 @@ def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> R
             )
         is_told = n > 0 or any(part.clusters is None for part, _ in parts)
         clusters = tuple(
-            f"{number}/" * is_told + str(i if names is None else names[i])
+            (f"{number}/" if is_told else "") + str(i if names is None else names[i])
             for number, (part, _) in enumerate(parts)
             for names in [part.clusters]
             for i in range(len(part.texts))

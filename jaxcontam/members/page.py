@@ -320,7 +320,7 @@ def _documents(found: DocumentRates | None) -> list[Section]:
     asked = rate_table(found, "text")
     known = rate_table(found, "member", "nonmember")
     first: list[Part] = [Paragraph(rate_sentence(found)), Paragraph(_RATES, "quiet")]
-    first[1:1] = [asked] * bool(asked.rows)
+    first[1:1] = [asked] if asked.rows else []
     last = [Paragraph(_HELD_OUT, "quiet"), known]
     return [
         Section(first, "How much of each document?"),

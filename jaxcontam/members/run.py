@@ -90,7 +90,7 @@ class MembershipAnalysis(Writable):
     def __repr__(self) -> str:
         scores = ", ".join(f"{name} {auc:.2f}" for name, auc in self.auc.items())
         words = f"{len(self.rows)} texts, {self.verdict or 'not judged'}"
-        words += f"; AUC: {scores}" * bool(scores)
+        words += f"; AUC: {scores}" if scores else ""
         return textwrap.fill(f"<MembershipAnalysis: {words}>", 80)
 
     @property

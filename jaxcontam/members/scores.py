@@ -34,7 +34,7 @@ FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5)
 """The sweep of the paper."""
 
 LEAST_VARIANCE = 1e-12
-"""Where one token has all the mass, the variance is 0 but for rounding."""
+"""Least variance: if one token has all the mass, it is 0 except for rounding."""
 
 WINDOW = 3
 """Neighbouring tokens whose gaps are averaged; the default of the authors' code."""

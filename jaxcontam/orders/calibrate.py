@@ -69,7 +69,7 @@ _N_RELABELLED = 10_000
 
 
 FRESH, RELABELLED = "fresh orders", "relabelled columns"
-"""Where the p-values of a calibration come from."""
+"""Origin of the p-values of a calibration."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -404,7 +404,7 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
 
         def announce(planned: PlannedTest, n: int) -> None:
             console.say(
-                f"{planned.method.name}: {n} fresh order{'s' * (n > 1)} of "
+                f"{planned.method.name}: {n} fresh order{'s' if n > 1 else ''} of "
                 f"{len(benchmark):,} examples, about {n * planned.n_targets:,} tokens"
             )
 

@@ -84,8 +84,11 @@ class AuditDesign:
             if value is not None and value < 1:
                 raise InputError(
                     f"{flag_of(name)} must be at least 1, got {value}",
-                    hint="use 9 (the default) or more; each costs one pass over the "
-                    "data" * (name == "n_orders"),
+                    hint=(
+                        "use 9 (the default) or more; each costs one pass over the data"
+                        if name == "n_orders"
+                        else ""
+                    ),
                 )
         check_seed(self.seed)
         check_min_effect(self.min_effect)

@@ -186,7 +186,7 @@ def _print(found: Estimate, console: Terminal) -> None:
             f"\n{read[0].method} reads the same scores and costs nothing more."
         )
     n = len({test.benchmark for test in found.tests})
-    at = f"p <= {LEVEL / n:.2g}" + f" (0.001 / {n} files)" * (n > 1)
+    at = f"p <= {LEVEL / n:.2g}" + (f" (0.001 / {n} files)" if n > 1 else "")
     if any(test.mde_low is not None for test in found.tests):
         console.print(
             "\nMDE: smallest gain in nats, equal at each boundary, that is found with "

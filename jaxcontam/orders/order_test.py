@@ -324,7 +324,7 @@ def plan_test(
     """
     groups = None if group_field is None else benchmark.groups(group_field)
     if (n := len(benchmark)) < method.fewest_examples:
-        units = ("example" if block_field is None else "block") + "s" * (n > 1)
+        units = ("example" if block_field is None else "block") + ("s" if n > 1 else "")
         raise InputError(
             f"{benchmark.name}: {n} {units}, {method.name} needs "
             f"{method.fewest_examples}",

@@ -365,7 +365,7 @@ def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
             f"{path}: {name}: no standard error of an effect",
             hint="every order scored the same, or the tests cannot be planned",
         )
-    scored = sum(getattr(row, "tokens_scored", 0) for row in report.results)
+    scored = sum(row.tokens_scored for row in report.results)
     is_timed = scored and report.wall_seconds
     return Pilot(
         n_examples=rows[0].n_examples,

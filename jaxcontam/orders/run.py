@@ -318,7 +318,7 @@ def scored_rows(
     rows: list[Row] = []
     for scored, test in zip(each_scored(calls), planned, strict=True):
         own, name = test.method, test.benchmark.name
-        also = [DIRECTION] * (DIRECTION.name in names and own.whole)
+        also = [DIRECTION] if DIRECTION.name in names and own.whole else []
         for method in (None, *also):
             result = test.result(
                 scored,

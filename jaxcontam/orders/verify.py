@@ -31,7 +31,7 @@ from jaxcontam.orders.methods import TESTS, WORDS
 from jaxcontam.orders.order_test import PlannedTest
 from jaxcontam.orders.run import plan_audit
 from jaxcontam.proof.kind import kind_of_tests
-from jaxcontam.proof.result import Evidence
+from jaxcontam.proof.result import Evidence, MembershipResult, OrderResult
 from jaxcontam.reports.archive import P_VALUES_NAME, read_arrays
 from jaxcontam.reports.flags import open_for
 from jaxcontam.reports.kinds import Asked, Checked, Kind
@@ -111,7 +111,7 @@ def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> Non
     known |= {(name, options(own)) for name, own in files.items.items()}
     for row in (*report.results, *report.unscored):
         # The digest of blocks is that of texts which only their test joins.
-        is_blocks = getattr(row, "block_field", None) is not None
+        is_blocks = isinstance(row, OrderResult) and row.block_field is not None
         if not is_blocks and (row.benchmark, row.fingerprint) not in known:
             raise InputError(
                 f"{row.benchmark}: not the file of the report",
@@ -134,7 +134,7 @@ def _pretest_faults(
                 items, seed, design.n_orders, fixed=fixed
             )
             again = answer_options.options_pretests(items, drawn, seed, fixed=fixed)
-        stated = getattr(row, "pretests", None)
+        stated = None if isinstance(row, MembershipResult) else row.pretests
         if again is not None and stated is not None:
             yield from differences(
                 f"{row.benchmark}: pre-tests",

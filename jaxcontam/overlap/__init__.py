@@ -1,1 +1,1 @@
-"""Which examples stand in a corpus? `overlap`."""
+"""Examples that occur in a corpus: `overlap`."""

@@ -189,10 +189,10 @@ def in_context(text: str | None, words: str | None) -> str | None:
     text = collapsed(text)
     found = re.search(words_pattern(words), text, re.IGNORECASE) if words else None
     if found is None:
-        return text[: 2 * AROUND] + "..." * (len(text) > 2 * AROUND)
+        return text[: 2 * AROUND] + ("..." if len(text) > 2 * AROUND else "")
     start, end = found.span()
     low, high = max(0, start - AROUND), min(len(text), end + AROUND)
-    before, after = "..." * (low > 0), "..." * (high < len(text))
+    before, after = ("..." if low > 0 else ""), ("..." if high < len(text) else "")
     return f"{before}{text[low:start]}[{found[0]}]{text[end:high]}{after}"
 
 

@@ -37,7 +37,7 @@ _SMALL = 32 << 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reached:
-    """Where a search stands.
+    """Progress of a search.
 
     Attributes:
         file: Number of the file that is read next.

@@ -198,7 +198,7 @@ def audited_files(results: Sequence[Any]) -> list[AuditedFile]:
 
 
 def why(file: AuditedFile) -> str:
-    """Who decides about a file, and why; "" for tests of versions, or no verdict."""
+    """Name the deciding test of a file, and why; "" without a verdict or an order."""
     test = file.test
     if test.verdict is None or not is_of_order(test):
         return ""
@@ -235,7 +235,9 @@ def in_short(file: AuditedFile | UnscoredFile, words: Words) -> str:
             return "the reference prefers the order too"
         points = base_null(test.null) == "reversibility"
         what = "it points forward by itself" if points else "its order is not random"
-        return f"{what}: {names[0]}" + f", and {len(names) - 1} more" * bool(names[1:])
+        return f"{what}: {names[0]}" + (
+            f", and {len(names) - 1} more" if names[1:] else ""
+        )
     assert isinstance(file, AuditedFile)
     own = proof_words(words, file.test.method)
     match file.test.verdict:
@@ -567,10 +569,11 @@ def verdict_fields(
     stands, if it was written.
     """
     assert report.model is not None
+    is_scored = isinstance(row, OrderResult)
     fields = {
         "verdict": row.verdict,
-        "p_value": getattr(row, "p_value", None),
-        "p_adjusted": getattr(row, "p_adjusted", None),
+        "p_value": row.p_value if is_scored else None,
+        "p_adjusted": row.p_adjusted if is_scored else None,
         "test": row.method,
         "benchmark": printable(row.benchmark),
         "benchmark_fingerprint": row.fingerprint,

@@ -233,7 +233,11 @@ def _numbers(lines: Sequence[str], width: int, path: Path, *, after: int) -> np.
                 what = "blank" if not cell else f"{cell!r} is not a number"
                 raise InputError(
                     f"{path}: row {number}, column {column}: {what}",
-                    hint="give comma-separated numbers, with or without a first row of "
-                    "column names" * (number <= 2 and i == 0),
+                    hint=(
+                        "give comma-separated numbers, with or without a first row of "
+                        "column names"
+                        if number <= 2 and i == 0
+                        else ""
+                    ),
                 ) from e
     return rows

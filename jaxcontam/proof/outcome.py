@@ -89,7 +89,7 @@ def print_outcome(
         for line, names in lines.items():
             _print_line(f"{told(names)}: ", *line, console)
         if n := len({words for file in files for words in file.test.warnings}):
-            warnings = f"{n} warning{'s' * (n > 1)}"
+            warnings = f"{n} warning{'s' if n > 1 else ''}"
             console.print(f"{warnings}, in the report and with --explain")
         for file in files:
             if sealed := commitment_sentence(file.test):
@@ -138,7 +138,7 @@ def _line(
     steps = next_steps(file, command, words)
     flags = [shell_line(step.flags) if step.flags else step.words for step in steps]
     said = in_short(file, words).replace("per example boundary", "per boundary")
-    return said, f"-> {' or '.join(flags)}" * bool(flags)
+    return said, (f"-> {' or '.join(flags)}" if flags else "")
 
 
 def _print_line(name: str, said: str, step: str, console: Terminal) -> None:
@@ -276,7 +276,7 @@ def _table(
     has_copies = any(result.copies is not None for result in results)
     unit = primaries[0].effect_unit.replace("per example", "/")
 
-    columns = ["benchmark", *["copies"] * has_copies]
+    columns = ["benchmark", *(["copies"] if has_copies else [])]
     columns += [f"p\n{method}" for method in deciding] + ["verdict"]
     if effect:
         columns.append(f"effect\n{unit if errors else unit.split(' /')[0]}")
@@ -285,9 +285,9 @@ def _table(
     for primary in primaries:
         name, verdict = primary.benchmark, primary.verdict or ""
         cells: list[str | Text] = [Text(visible(name))]
-        cells += [str(primary.copies)] * has_copies
+        cells += [str(primary.copies)] if has_copies else []
         for method in deciding:
-            star = "*" * (len(deciding) > 1 and primary.method == method)
+            star = "*" if len(deciding) > 1 and primary.method == method else ""
             cells.append(star + _cell(by_place.get((name, method))))
         cells.append(Text(verdict, style=_VERDICT_STYLE.get(verdict, "")))
         if effect:

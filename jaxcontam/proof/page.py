@@ -227,13 +227,13 @@ def _about(report: Report) -> list[str]:
 
 def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list[Part]:
     has_copies = any(test.copies is not None for test in tests)
-    header = ["benchmark", "verdict", "n", *["copies"] * has_copies]
+    header = ["benchmark", "verdict", "n", *(["copies"] if has_copies else [])]
     header += ["test", "p", "effect ± se", "detectable"]
     rows: list[list[Cell]] = []
     for one in (*tests, *report.unscored):
         is_scored = isinstance(one, OrderResult)
         cells = [one.benchmark, Badge(one.verdict or ""), f"{one.n_examples:,}"]
-        cells += [str(one.copies) if is_scored else ""] * has_copies
+        cells += [str(one.copies) if is_scored else ""] if has_copies else []
         numbers = _numbers(one) if is_scored else ["not scored", "", ""]
         rows.append([*cells, one.method, *numbers])
     units = list(dict.fromkeys(test.effect_unit for test in tests))
@@ -248,7 +248,7 @@ def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list
         said = [f"{', '.join(names)}: {one}" for one, names in meanings.items()]
     n = max(1, len(tests))
     level = f"p <= {CONTAMINATED_LEVEL / n:.2g}"
-    level += f" ({CONTAMINATED_LEVEL} / {n} benchmarks)" * (n > 1)
+    level += f" ({CONTAMINATED_LEVEL} / {n} benchmarks)" if n > 1 else ""
     said.append(_TERMS.format(effect=effect, level=level))
     said.append(screening_sentence(report) or "")
     if report.earlier:

@@ -279,7 +279,7 @@ def chance_sentence(test: OrderResult, words: Words) -> str:
         p=p_of(test),
         n_strata=test.n_strata,
         n_orders=m,
-        s="s" * (m > 1),
+        s="s" if m > 1 else "",
         n_versions=m + 1,
         orders=orders,
         within=within,

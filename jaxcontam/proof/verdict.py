@@ -1,4 +1,4 @@
-"""Who decides: the primary test, corrected for the number of benchmarks.
+"""The verdict: that of the primary test, corrected for the number of benchmarks.
 
 Rules and words of the report. Nothing is ever called clean. An accusation needs a null
 that the file can satisfy: where nobody knows that the order was drawn at random, only a

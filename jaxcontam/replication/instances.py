@@ -32,7 +32,7 @@ ANY_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 """A word of any script."""
 
 Cut = Literal["sentence", "inside", "pair"]
-"""Where the second piece begins: after a sentence of several, inside the only one, or
+"""Start of the second piece: after a sentence of several, inside the only one, or
 with the second text of a pair."""
 
 Task = Literal["classification", "nli", "summary", "one-sentence", "plain"]

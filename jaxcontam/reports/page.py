@@ -258,10 +258,10 @@ def command_line(words: Sequence[str]) -> str:
 def looks_sentence(earlier: Sequence[str]) -> str:
     """Say how many other reports asked the same question."""
     n = len(earlier)
+    others = "1 other report is" if n == 1 else f"{n} other reports are"
     return (
-        f"{n} other report{'s' * (n > 1)} on this model and a file of this report "
-        f"{'is' if n == 1 else 'are'} in the same folder, so this was not the only "
-        f"test: {', '.join(earlier)}."
+        f"{others} in the same folder, on this model and a file of this report, so "
+        f"this was not the only test: {', '.join(earlier)}."
     )
 
 

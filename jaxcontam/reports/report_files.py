@@ -224,7 +224,7 @@ def replace_folder(partial: Path, folder: Path) -> None:
 
 
 def part_path(path: Path) -> Path:
-    """Where this process writes a file before it takes its name."""
+    """Path at which this process writes a file before it takes its name."""
     return path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}.partial")
 
 

@@ -81,7 +81,10 @@ Null = Literal[
 
 def restricted_null(null: Null, *, grouped: bool, blocks: bool) -> Null:
     """The null of a test whose orders keep to groups, or move blocks of examples."""
-    return cast(Null, f"{'within-group ' * grouped}{null}{' of blocks' * blocks}")
+    return cast(
+        Null,
+        f"{'within-group ' if grouped else ''}{null}{' of blocks' if blocks else ''}",
+    )
 
 
 OF_OPTIONS: tuple[Null, ...] = (

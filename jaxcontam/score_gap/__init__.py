@@ -1,1 +1,1 @@
-"""How many points does a model gain on a file that it saw? `inflation`."""
+"""Points that a model gains on a file that it saw: `inflation`."""

@@ -362,7 +362,7 @@ def _unseen(rows: Sequence[Row], *, paired: bool) -> tuple[list[Row], list[str]]
     ]
     n_out = len(rows) - len(kept)
     said = "rewrites that equal a published item" if paired else "items on both sides"
-    return kept, [f"{said}, left out: {n_out}"] * bool(n_out)
+    return kept, [f"{said}, left out: {n_out}"] if n_out else []
 
 
 def _pairs(

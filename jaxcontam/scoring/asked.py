@@ -191,7 +191,7 @@ class AskedScorer:
             row = "a continuation"
             if not self._ids:
                 text = "".join(map(chr, continuation[:_SHOWN].tolist()))
-                row = f"{text!r}{'...' * (len(continuation) > _SHOWN)}"
+                row = f"{text!r}{'...' if len(continuation) > _SHOWN else ''}"
             raise InputError(
                 f"{self._name}: gives {_told(answer)} for {row}",
                 hint="give log p(continuation | context) in nats, a number of at most "

@@ -101,7 +101,7 @@ class SequenceScorer(Protocol):
 
     @property
     def store(self) -> ScoreStore | None:
-        """Where scores are kept; None also where something else keeps them."""
+        """Store of scores; None also if something else keeps them."""
         ...
 
     @property

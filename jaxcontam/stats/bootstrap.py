@@ -214,7 +214,7 @@ def tpr_interval(
 
 
 def _crossing(mass: Callable[[float], float], target: float) -> float:
-    """Where a function that rises from 0 to 1 first reaches the target."""
+    """First point at which a function that rises from 0 to 1 reaches the target."""
     if mass(0.0) >= target:
         return 0.0
     low, high = 0.0, 1.0

@@ -374,7 +374,7 @@ def log_tail(
 
     # A second node that is 0 for sure, should there be one law only.
     leaves = [cut(node, negligible) for node in nodes]
-    leaves += [_Node(0, 0, np.ones(1), 0.0)] * (len(leaves) == 1)
+    leaves += [_Node(0, 0, np.ones(1), 0.0)] if len(leaves) == 1 else []
     heap = [(len(node.mass_C), i, node) for i, node in enumerate(leaves)]
     heapq.heapify(heap)
     n_nodes = len(heap)

@@ -1,4 +1,4 @@
-"""Where in the file the evidence lies: the best run of neighbouring strata.
+"""Location of the evidence in a file: the best run of neighbouring strata.
 
 Dimension key
     K  strata, in file order

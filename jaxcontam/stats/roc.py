@@ -237,7 +237,7 @@ def _checked(
     P, Q = len(members_P), len(nonmembers_Q)
     if min(P, Q) < fewest:
         raise ValueError(
-            f"each group must have at least {fewest} score{'s' * (fewest > 1)}, "
+            f"each group must have at least {fewest} score{'s' if fewest > 1 else ''}, "
             f"got {P} and {Q}"
         )
     if not (np.isfinite(members_P).all() and np.isfinite(nonmembers_Q).all()):

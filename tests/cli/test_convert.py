@@ -87,7 +87,9 @@ def test_code_in_a_pickle_does_not_run(tied, tmp_path, capsys):
     torch.save({"weight": Marker(mark)}, path)
     assert main(["convert", str(folder), str(tmp_path / "new")]) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"jaxcontam: error: {path}: more than tensors")
+    assert said.startswith(
+        f"jaxcontam: error: {path}: not read: it holds more than tensors"
+    )
     assert not mark.exists() and not (tmp_path / "new").exists()
     pickle.loads(pickle.dumps(Marker(mark)))
     assert mark.exists()  # it would have

@@ -92,7 +92,7 @@ def test_columns_and_files_of_scores_are_read(tmp_path):
     [
         ("item,b\nx,1\n", "unknown column of"),
         ("name,a\nx,1\n", "no column of items (it has: name, a)"),
-        ("item,a\nx,1\nx,0\n", "item 'x' stands twice"),
+        ("item,a\nx,1\nx,0\n", "item 'x' occurs twice"),
         ("item,a\nx,87\n", "item 'x': a: not a score in [0, 1] ('87')"),
         ("item,a\nx,nan\n", "item 'x': a: not a score in [0, 1] ('nan')"),
         ("item,a\nx,right\n", "item 'x': a: not a score in [0, 1] ('right')"),

@@ -129,7 +129,7 @@ def test_pairs_and_texts_after_a_prefix_are_scored_half_as_many_at_once(capsys):
         return prefixed_sums(scorer, prefix, texts).loglik
 
     np.testing.assert_array_equal(sums(3), sums(1000))
-    assert "ids after a prefix of 4; it takes half" in capsys.readouterr().err
+    assert "ids after a prefix of 4; trying with half" in capsys.readouterr().err
 
 
 def test_other_errors_of_a_device_keep_their_traceback():

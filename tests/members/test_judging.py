@@ -70,7 +70,7 @@ def test_rates_that_too_few_nonmembers_allow_are_empty_or_called_rough(seen):
     assert many.convention == "le"
     about = [text for text in row.warnings if "false-positive" in text]
     assert len(about) == 2
-    assert "at least 1000 non-members, there are 200" in about[0]
+    assert "at least 1000 non-members (found 200" in about[0]
     assert "only 2.0 non-members" in about[1]
 
 
@@ -171,7 +171,7 @@ def test_members_stand_out_of_a_pool_and_nonmembers_do_not(seen):
     assert (found.thresholds[5].n_above or 0) <= 28
     assert found.set_result.p_value == found.set_result.p_adjusted == 1 / 100
     assert found.set_result.verdict == "may rank higher"
-    assert "at least 999 non-members, there are 200" in found.warnings[0]
+    assert "at least 999 non-members (found 200" in found.warnings[0]
 
 
 def test_plots_name_every_score_with_its_auc_and_repeat_to_the_byte(seen):
@@ -347,7 +347,7 @@ def test_documents_of_a_pool_are_counted_and_leave_a_rate_without_an_interval():
     assert at10.threshold is not None and at10.fpr_low is None
     assert found.p_values.min() >= 1 / 31
     said = " ".join(found.warnings)
-    assert "at least 99 documents of non-members, there are 30" in said
+    assert "at least 99 documents of non-members (found 30" in said
     assert "the pool comes from 30 documents" in said
     assert found.seen is None and "no share seen is given" in said
 

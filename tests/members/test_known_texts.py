@@ -441,7 +441,7 @@ def test_a_malformed_name_is_not_asked_of_the_hub():
         with pytest.raises(InputError, match="not a split on the hub"):
             load_labelled(source)
     for revision in ("../..", "v1/../main", "/main"):
-        message = f"'{revision}' is no revision"
+        message = f"'{revision}' is not a revision"
         with pytest.raises(InputError, match=message):
             load_labelled(f"hf:org/name@{revision}:test")
         with pytest.raises(InputError, match=message):

@@ -180,7 +180,7 @@ def test_verify_judges_a_report_again_and_finds_what_was_changed(
     out = request.getfixturevalue(name)
     assert main(["verify", str(out)]) == 0
     said, n = capsys.readouterr().out, len(read(out)["results"])
-    assert f"{n} result{'s' * (n > 1)} judged again" in said
+    assert f"{n} result{'s' * (n > 1)} recomputed" in said
     copy = shutil.copytree(out, tmp_path / "copy")
     text = (copy / "report.json").read_text()
     assert f'"{field}": {old}' in text

@@ -136,7 +136,7 @@ def test_calibration_of_a_model_is_verified(pulse, tmp_path, capsys, monkeypatch
     assert (tmp_path / "out" / "report.html").read_bytes() == page
     capsys.readouterr()
     assert main(["verify", "out"]) == 0
-    assert "out: verified, 2 results counted again" in capsys.readouterr().out
+    assert "out: verified, 2 results recomputed" in capsys.readouterr().out
     first["results"][1]["ks_p_value"] /= 2
     (tmp_path / "out" / "report.json").write_text(sealed_text(first))
     assert main(["verify", "out"]) == 3

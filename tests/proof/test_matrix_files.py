@@ -47,7 +47,7 @@ SHAPE = "expected a matrix of real numbers, got shape"
     ("content", "message"),
     [
         ((900_000, b"1,nan"), "row 900000, column 2: nan is not a finite number"),
-        ((900_000, b"1,x"), "row 900000, column 2: 'x' is no number"),
+        ((900_000, b"1,x"), "row 900000, column 2: 'x' is not a number"),
         ((900_000, b""), "row 900000, column 2: 1 cells (row 1 has 2)"),
         ((32_769, b"1"), "row 32769, column 2: 1 cells (row 1 has 2)"),
         ((900_000, b"1,\xe9"), "byte 3599998: not UTF-8"),

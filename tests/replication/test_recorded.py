@@ -95,8 +95,8 @@ def test_no_cell_is_a_formula_and_texts_come_back(tmp_path, sign):
     ("change", "message"),
     [
         (lambda r: r[2].update(label_1="perhaps"), "row 4: label_1: unknown label"),
-        (lambda r: r.append(dict(r[1])), "row 10: id .* stands twice"),
-        (lambda r: r[1].update(candidate="x"), "row 3: other texts than"),
+        (lambda r: r.append(dict(r[1])), "row 10: id .* occurs twice"),
+        (lambda r: r[1].update(candidate="x"), "row 3: texts differ from"),
         (lambda r: [row.update(label_1="") for row in r], "no label is filled in"),
     ],
 )

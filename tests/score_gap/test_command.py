@@ -310,7 +310,7 @@ def test_a_model_directory_is_asked_and_the_report_verified(finished, capsys):
     assert result["accuracies"][0]["published"] == 1.0
     assert [one["name"] for one in document["references"]] == ["fresh"]
     assert main(["verify", str(out)]) == 0
-    assert "1 result judged again from texts.jsonl" in capsys.readouterr().out
+    assert "1 result recomputed from texts.jsonl" in capsys.readouterr().out
     page = (out / "report.html").read_text()
     check_page(page)
     assert "points of the published score are lost on unseen items" in page

@@ -266,8 +266,8 @@ def without_key(words: str, api_key: str | None) -> str:
 
 
 SGLANG = "sglang"
-"""Who is to understand a request, as its `protocol`, which is no part of it; all else
-in it, and what is made of the answer, is as in OpenAI's completions."""
+"""`protocol` of requests in SGLang's own form, a field that is not sent; all else in
+them, and the reading of answers, is as in OpenAI's completions."""
 
 
 def sglang_request(body: Body) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def test_a_key_that_others_can_read_on_its_way_is_told_once(capsys, url, key, is
     for _ in range(2):
         with opened(url, api_key=key):
             pass
-    said = f"warning: {url}: the key in API_KEY goes there unencrypted"
+    said = f"warning: {url}: the key in API_KEY is sent unencrypted"
     assert capsys.readouterr().err.count(said) == is_told
 
 
