@@ -30,7 +30,7 @@ def reports(pulse, tmp_path_factory):
     plain, other = (str(pulse / f"sets/pydocs-{name}.txt") for name in ("50", "0a"))
     words = {
         "grouped": [*audit, str(grouped), "--group-field", "half"],
-        "ordered": [*audit, str(ordered), "--score-anyway"],
+        "ordered": [*audit, str(ordered), "--order", "anyway"],
         "quick": [*audit, plain, "--tests", "direction"],
         "reversal": [*audit, plain, other, "--tests", "reversal"],
         "combined": [*audit, plain, "--tests", "direction,adjacency,stratified"],

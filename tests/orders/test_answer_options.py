@@ -203,9 +203,9 @@ def test_right_options_in_one_place_ask_for_fix_answer(pulse, tmp_path, capsys):
     assert row["n_strata"] + row["n_dropped"] == row["n_examples"] == 60
     assert row["effect_unit"] == "nats per item"
     assert f"{row['n_dropped']} of 60 items were left out" in said
-    assert row["verdict"] == "invalid design" and "--fix-answer" in said
+    assert row["verdict"] == "invalid design" and "--tests", "options:fixed" in said
     assert other["method"] == "reversal"
-    row, said = audit("options", "--fix-answer")
+    row, said = audit("options", "--tests", "options:fixed")
     assert row["verdict"] != "invalid design"
     assert row["null"] == "exchangeability of wrong options"
     with np.load(tmp_path / "--fix-answer/orders.npz") as archive:

@@ -73,10 +73,10 @@ def test_file_in_another_order_costs_no_model(file, tmp_path, capsys):
     ("name", "flag", "is_opened"),
     [
         ("shuffled", None, True),
-        ("by_length", "--score-anyway", True),
+        ("by_length", "--order", "anyway", True),
         # Runs are no fault of direction, which is asked first.
         ("in_runs", None, True),
-        ("in_runs", "--shuffled", False),
+        ("in_runs", "--order", "random", False),
     ],
 )
 def test_model_is_opened_for_files_that_pass_or_are_scored_anyway(

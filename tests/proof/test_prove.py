@@ -63,7 +63,7 @@ def test_studentised_rows_are_weighed_by_their_own_spread(save, prove):
     matrix_KM = drawn(5, 4) * np.array([[1.0], [1e3], [1.0], [50.0], [1e-2]])
     spread_K1 = matrix_KM.std(axis=1, ddof=1, keepdims=True)
     scores_KM = (matrix_KM - matrix_KM.mean(axis=1, keepdims=True)) / spread_K1
-    found = prove(save("m.npy", matrix_KM), scores="studentised")
+    found = prove(save("m.npy", matrix_KM), statistic="studentised")
     assert found["scores"] == "studentised"
     assert found["p_value"] == pytest.approx(enumerated_p(scores_KM), rel=1e-9)
     plain = prove(save("m.csv", matrix_KM))

@@ -60,7 +60,7 @@ def test_a_report_of_other_choices_has_a_folder_of_its_own():
 
     for fields in ({"scores": ("loss",)}, {"reference": "older"}, {"seed": 1}):
         assert folder(**fields) != folder()
-    assert folder(batch_tokens=64) == folder(overwrite=True) == folder()
+    assert folder(json=True) == folder(store="scores") == folder()
 
 
 def test_a_second_run_in_one_folder_ends_before_it_writes(tmp_path, capsys):
@@ -70,7 +70,7 @@ def test_a_second_run_in_one_folder_ends_before_it_writes(tmp_path, capsys):
         np.savetxt(path, rows, delimiter=",")
     first, second = (["prove", str(path), "--out", str(out)] for path in matrices)
     with own_folder("prove", Prove(matrix=matrices[0], out=out)):
-        assert main([*second, "--overwrite"]) == 2
+        assert main(second) == 2
         assert capsys.readouterr().err == (
             f"jaxcontam: error: {out}: another run writes to it\n"
             "  hint: wait until that run has ended, or name another folder\n"
@@ -84,7 +84,8 @@ def test_a_second_run_in_one_folder_ends_before_it_writes(tmp_path, capsys):
         assert main(other) == 2
         said = capsys.readouterr().err
         assert "holds the report of another run" in said
-        assert said.endswith("--overwrite replaces it\n")
+        assert said.endswith(f"or remove {report}: scores and answers stay\n")
         assert report.read_bytes() == before
-    assert main([*first, "--seed", "1", "--overwrite"]) == 0
+    report.unlink()
+    assert main([*first, "--seed", "1"]) == 0
     assert b'"seed": 1' in report.read_bytes()

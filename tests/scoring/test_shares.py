@@ -240,7 +240,7 @@ def test_scores_of_one_command_are_served_to_another(
     assert [path.name for path in tmp_path.glob("*.store")] == ["a.jsonl.store"]
     n_batches = len(made)
     assert main([*words, str(second), "--store", f"{first}.store"]) == 0
-    assert main([*words, str(third), "--no-store"]) == 0
+    assert main([*words, str(third), "--store", "none"]) == 0
     assert len(made) == n_batches > 0
     assert not (tmp_path / "c.jsonl.store").exists()
     assert first.read_bytes() == second.read_bytes() == third.read_bytes()

@@ -44,7 +44,7 @@ def served(tmp_path_factory):
     checkpoint = dataclasses.replace(load_checkpoint(folder), name="tiny")
     with model_server.running_server(checkpoint) as url:
         word = f"api:{url}#tiny"
-        field, ids = ("--text-field", "text"), ("--tokenizer", folder)
+        field, ids = ("--text", "text"), ("--tokenizer", folder)
         labelled = (root / "labelled.jsonl", *field, "--label-field", "label")
         yield types.SimpleNamespace(
             word=word,
