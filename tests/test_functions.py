@@ -79,7 +79,7 @@ def test_function_that_read_the_file_is_found_and_nothing_is_printed(
     [
         {},
         {"reference": bystander},
-        {"shuffled": True, "tests": ["reversal", "direction"], "seed": 3},
+        {"order": "random", "tests": ["reversal", "direction"], "seed": 3},
     ],
 )
 def test_saved_result_is_a_report_that_verify_accepts(asked, tmp_path, capsys):

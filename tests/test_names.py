@@ -157,20 +157,20 @@ def test_a_release_and_its_proof(typed):
     assert Path(words[3]).is_file() and Path(words[5]).is_file()
     assert not any(word.startswith("-a") for word in words)
     typed("release NAME-released.jsonl --seed-file NAME.seed.json --check")
-    flags = "--seed-file NAME.seed.json --text question --tests direction"
+    flags = "--order NAME.seed.json --text question --tests direction"
     typed(f"audit MODEL NAME-released.jsonl {flags} --out NAME-out")
     typed("verify NAME-out")
     assert written_and_not_obeyed()
 
 
 FIELD = "--text question"
-FIELDS = f"{FIELD} --benchmark-field question"
+FIELDS = f"{FIELD} --corpus-field question"
 RUNS = (
     "canary MODEL --secret NAME.s.txt --held-out NAME.h.txt",
     f"membership MODEL NAME.jsonl {FIELD}",
     "prove NAME-m.csv",
-    "replicate MODEL NAME.txt --task plain --k 4 --new-tokens 4",
-    "inflation M NAME-a.csv --against NAME-b.csv --scores",
+    "replicate MODEL NAME.txt --task plain --sample 4 --new-tokens 4",
+    "inflation M NAME-a.csv --against NAME-b.csv --scored",
     f"overlap corpus NAME.jsonl {FIELDS}",
     f"overlap NAME.jsonl NAME.jsonl {FIELDS}",
 )

@@ -392,5 +392,5 @@ def order_test(
     Raises:
         InputError: If the model or the texts cannot be used.
     """
-    result = audit(log_likelihoods, texts, tests=test, seed=seed, score_anyway=True)
+    result = audit(log_likelihoods, texts, tests=test, seed=seed, order="anyway")
     return result[test]

@@ -459,7 +459,7 @@ def _out_of_invalid(
     if own.otherwise:
         names = [check.name for check in failed]
         said, setting = own.cures.get(names[0] if len(names) == 1 else "", ("", ""))
-        tests = _named_tests(command)
+        tests = _named_tests(command) or [test.method]
         if setting and not any(one.endswith(f":{setting}") for one in tests):
             cured = (
                 f"{one}:{setting}" if one.split(":")[0] == test.method else one

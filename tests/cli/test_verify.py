@@ -74,12 +74,12 @@ def words_of_versions(folder, model):
         }
         for i in range(25)
     ]
-    items, options = write_lines(folder / "mc.jsonl", rows), ["--tests", "options"]
+    items = write_lines(folder / "mc.jsonl", rows)
     files = ["--secret", str(secret), "--held-out", str(held_out)]
     return {
         "canary": ["canary", model, *files],
         "variants": ["variants", model, str(variants), "--randomised"],
-        "options": ["audit", model, str(items), *options, "--n-orders", "4"],
+        "options": ["audit", model, str(items), "--tests", "options:4"],
     }
 
 

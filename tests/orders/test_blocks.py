@@ -113,7 +113,7 @@ def test_secondary_test_without_an_order_is_left_out(tmp_path, pulse, capsys):
     path = write(tmp_path / "x.jsonl", ["a", "b"] * 20, side=lambda i, _: "lmr"[i % 3])
     words = ["audit", str(pulse / "model"), str(path), "--group-field", "side"]
     # Sides that take turns are no random order.
-    flags = ["--tests", "permutation,reversal", "--n-orders", "2", "--order", "anyway"]
+    flags = ["--tests", "permutation:2,reversal", "--order", "anyway"]
     assert main([*words, *flags, "--out", str(tmp_path / "out"), "--json"]) == 0
     captured = capsys.readouterr()
     found = [row["method"] for row in json.loads(captured.out)["results"]]

@@ -1,4 +1,4 @@
-"""`audit --chat-template`: examples as turns of a chat, and what tuned models are."""
+"""`audit --separator chat:...`: examples as turns of a chat, and what tuned models are."""
 
 import json
 import shutil
@@ -129,7 +129,7 @@ def test_tuned_models_are_told(pulse, tmp_path, template, card, said):
         ),
         (TEMPLATE + "{{ strftime_now('%f') }}", "user", "reads the clock"),
         (None, "user", "has no chat template"),
-        (TEMPLATE, "both", "b: example 1: --chat-template both needs"),
+        (TEMPLATE, "both", "b: example 1: --separator chat:both needs"),
     ],
 )
 def test_templates_that_lose_text_are_refused(chat_model, template, turn, words):

@@ -124,7 +124,7 @@ def test_report_has_the_fields_of_the_interface_and_the_archive_the_scores(
     with np.load(out / "orders.npz") as archive:
         assert set(archive.files) == {"0/scores", "0/boundaries"}
         np.testing.assert_array_equal(archive["0/scores"], matrix_KM)
-    assert main([*words, "--overwrite", "--json"]) == 0
+    assert main([*words, "--json"]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out) == json.loads((out / "report.json").read_text())
     assert printed.err == ""

@@ -194,7 +194,7 @@ def test_dry_run_says_what_would_be_scored_and_writes_nothing(
     monkeypatch.chdir(tmp_path)
     words = ["audit", str(pulse / "model"), str(benchmark)]
     files = sorted(tmp_path.rglob("*"))
-    assert main([*words, "--dry-run", "--json", "--price-per-hour", "30"]) == 0
+    assert main([*words, "--dry-run", "--json", "--price", "30"]) == 0
     before = json.loads(capsys.readouterr().out)
     assert before["price"] == pytest.approx(30 * before["minutes"] / 60)
     assert Path(before["compiled_in"]).is_dir()
