@@ -122,6 +122,5 @@ def renewed(words: Sequence[str]) -> tuple[str, ...]:
     gone = ("--fix-answer", "--batch-tokens", "--no-store", "--distributed")
     taken(*gone, "--price-in", "--price-out", "--price-per-hour")
     told |= {flag: values for flag, values in new.items() if values}
-    return tuple(
-        word for flag, values in told.items() for word in (flag, *values) if word
-    )
+    first = told.pop("")
+    return (*first, *(w for flag, values in told.items() for w in (flag, *values)))

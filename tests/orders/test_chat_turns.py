@@ -1,4 +1,4 @@
-"""`audit --separator chat:...`: examples as turns of a chat, and what tuned models are."""
+"""`audit --separator chat:TURN`: examples as turns of a chat, and tuned models."""
 
 import json
 import shutil

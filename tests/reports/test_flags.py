@@ -14,6 +14,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.members.command import Membership
 from jaxcontam.orders.command import Audit
 from jaxcontam.proof.command import Prove
+from jaxcontam.renamed import renewed
 from jaxcontam.reports.flags import check_positive, flags_of, own_folder
 
 
@@ -32,6 +33,32 @@ def test_flags_parse_back_to_the_same_command():
     words = flags_of(command)
     assert words == ("--corpus", "a", "b c", "--limit", "3", "--tiny")
     assert tyro.cli(Command, args=["m", *words]) == command
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("--shuffled --score-anyway", "--order random anyway"),
+        ("--shuffled --seed-file s.json", "--order random s.json"),
+        (
+            "--tests permutation,reversal --n-orders 99",
+            "--tests permutation:99,reversal",
+        ),
+        ("--n-orders 9 --no-store --batch-tokens 64 --price-in 1", ""),
+        (
+            "--tests options --n-orders 4 --fix-answer --options-field A,B",
+            "--tests options:4:fixed --fields options=A,B",
+        ),
+        (
+            "--group-field g --text-field q --chat-template both --limit 3",
+            "--group-field g --limit 3 --text q --separator chat:both",
+        ),
+    ],
+)
+def test_an_audit_of_an_earlier_version_is_read_in_new_words(old, new):
+    words = ("m", "a.txt", "b.txt")
+    renamed = (*words, *new.split())
+    assert renewed((*words, *old.split())) == renewed(renamed) == renamed
 
 
 def test_number_below_one_is_named_as_its_flag():
