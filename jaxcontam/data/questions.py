@@ -60,8 +60,8 @@ class QuestionFields(NamedFields, RecordText):
 
     roles = ("options", "answer", "id", "document")
     text: str | None = None
-    r"""What is read before an answer: a field, or a template such as
-    "Q: {question}\nA:"; {options} lists them and asks for the letter."""
+    r"""Text before an answer: a field, or a template such as "Q: {question}\nA:";
+    {options} lists them and asks for the letter."""
     fields: tuple[str, ...] = ()
     """Names of fields, if not common ones: options=A,B,C,D (or one that lists them),
     answer=NAME, id=NAME, which a rewrite shares with its original, and

@@ -111,7 +111,7 @@ class ReportFlags(Flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DtypeFlags(Flags):
-    """How a model computes."""
+    """Precision of a model's arithmetic."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Matmul precision; bfloat16 is faster but less accurate, on a GPU several times
@@ -120,7 +120,7 @@ class DtypeFlags(Flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFlags(Flags, RecordText):
-    """Which text each record of a file gives."""
+    """The text of each record of a file."""
 
     no_header: bool = False
     """The first row of a .csv or .tsv file is an example, too; its columns are called
