@@ -79,7 +79,7 @@ def test_function_that_read_the_file_is_found_and_nothing_is_printed(
     [
         {},
         {"reference": bystander},
-        {"shuffled": True, "tests": ["reversal", "direction"], "seed": 3},
+        {"order": "random", "tests": ["reversal", "direction"], "seed": 3},
     ],
 )
 def test_saved_result_is_a_report_that_verify_accepts(asked, tmp_path, capsys):
@@ -103,7 +103,7 @@ def test_unordered_texts_are_not_scored_and_say_so():
     assert not all(test.passed for test in result.pretests)
     assert result.why.startswith("the file itself points forward (")
     (step,) = result.next_steps
-    assert step.flags == ("--reference", "DIR", "--score-anyway")
+    assert step.flags == ("--reference", "DIR", "--order", "anyway")
     with pytest.raises(KeyError, match="direction"):
         result["direction"]
 
@@ -114,8 +114,8 @@ def test_a_suspicion_says_why_and_what_could_settle_it():
     assert result.verdict == "suspected"
     assert "Only a reference model" in result.why
     flags = [step.flags for step in result.next_steps]
-    assert flags == [("--reference", "DIR"), ("--shuffled",)]
-    known = jaxcontam.audit(reader(published), published, shuffled=True)
+    assert flags == [("--reference", "DIR"), ("--order", "random")]
+    known = jaxcontam.audit(reader(published), published, order="random")
     assert known.verdict == "contaminated" and known.next_steps == ()
 
 

@@ -44,7 +44,7 @@ def chat_texts(
     layout = None if folder is None else read_chat_layout(folder)
     if layout is None or layout.template is None:
         raise InputError(
-            f"--chat-template: {model.name} has no chat template",
+            f"--separator chat: {model.name} has no chat template",
             hint="name a model directory with one, or leave out the flag",
         )
     parts = [(text, "") if turn == "user" else ("", text) for text in benchmark.texts]
@@ -68,14 +68,14 @@ def chat_texts(
         written, again = written[::2], written[1::2]
         if any(text != written[0] for text in again):
             raise InputError(
-                f"--chat-template: the template of {model.name} reads the clock, which "
-                "advanced between two examples",
+                f"--separator chat: the template of {model.name} reads the clock, "
+                "which advanced between two examples",
                 hint="run it again if it was midnight; otherwise leave out the flag",
             )
     for i, (texts, text) in enumerate(zip(parts, written, strict=True)):
         if not _stand_in_order(texts, text):
             raise InputError(
-                f"--chat-template: the template of {model.name} leaves out text of "
+                f"--separator chat: the template of {model.name} leaves out text of "
                 f"{benchmark.name}: example {i + 1}",
                 hint="put it into another turn, or leave out the flag",
             )
@@ -142,7 +142,7 @@ def _question_and_answer(
     )
     if asked is None or answer is None:
         raise InputError(
-            f"{place}: --chat-template both needs a question and an answer",
+            f"{place}: --separator chat:both needs a question and an answer",
             hint=f"fields such as {_QUESTIONS[0]!r} and {_ANSWERS[0]!r}; or choose "
             "user",
         )

@@ -179,7 +179,7 @@ def read_tasks(paths: Sequence[Path], index: str) -> Counts:
         if about.get("index") != index:
             raise InputError(
                 f"{path}: counts of texts that differ from this benchmark's",
-                hint="use --template, --benchmark-field and --limit of the step",
+                hint="use --text and --limit of the step",
             )
         task, of_tasks = about.get("task"), about.get("n_tasks")
         if type(task) is not int or type(of_tasks) is not int or task >= of_tasks:

@@ -84,7 +84,8 @@ def search_index(
         missing = sum(not client.holds("/", body) for body in bodies)
         if missing > budget:
             raise InputError(
-                f"{index.name}: {missing:,} requests, more than --budget {budget:,}",
+                f"{index.name}: {missing:,} requests, more than --max-queries "
+                f"{budget:,}",
                 hint="use fewer examples with --limit N",
             )
         found = dict(zip(asked, _answers(client, bodies, _count), strict=True))

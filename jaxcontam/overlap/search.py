@@ -204,7 +204,7 @@ def without_text(name: str, reached: Reached) -> InputError:
     return InputError(
         f"{first.file}:{first.line}: {first.reason}; no text in "
         f"{reached.n_faults} records",
-        hint="name the field that holds the text of the corpus with --text-field",
+        hint="name the field that holds the text of the corpus with --corpus-field",
     )
 
 

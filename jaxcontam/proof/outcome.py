@@ -128,7 +128,7 @@ def print_unscored(
             f"{file.benchmark}: {file.verdict}, not scored: {'; '.join(failed)}."
         )
         _print_steps(next_steps(file, command, words), console)
-        console.print("  --score-anyway scores it; the verdict stays the same.")
+        console.print("  --order anyway scores it; the verdict stays the same.")
 
 
 def _line(

@@ -585,8 +585,8 @@ def independence_words(
     n_values = {name: len({str(row.get(name)) for row in records}) for name in names}
     return [
         f"the field {name} has {n} values in {len(records)} instances: if these are "
-        f"sources, p against the control is too small; --group-field {name} corrects "
-        "that"
+        f"sources, p against the control is too small; --fields document={name} "
+        "corrects that"
         for name, n in n_values.items()
         if _FEWEST_SOURCES <= n <= len(records) / 2
     ]

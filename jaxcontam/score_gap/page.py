@@ -64,7 +64,7 @@ _CHECK = (
 )
 _WHY = {
     "no reference": "Nothing shows that the other items are as hard as the published "
-    "ones: name models that saw neither with --reference, or vouch for them with "
+    "ones: name models that saw neither with --references, or vouch for them with "
     "--equally-hard",
     "one reference": "One reference does not show how much models differ by "
     "themselves: name two, or better, five",

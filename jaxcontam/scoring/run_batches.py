@@ -115,8 +115,8 @@ def room_for(what: str) -> Iterator[None]:
             raise
         raise NoRoomError(
             f"the device has no memory for {what}",
-            hint="use a smaller --batch-tokens, --dtype bfloat16 or --mesh fsdp=N, or "
-            "cut the longest examples with --max-example-tokens",
+            hint="use --dtype bfloat16 or --mesh fsdp=N, or cut the longest examples "
+            "with --max-example-tokens",
         ) from None
 
 

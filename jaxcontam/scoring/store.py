@@ -103,8 +103,8 @@ class ScoreStore(RowKeys):
                 raise InputError(
                     f"{self.directory}: the stored scores of the same rows differ from "
                     "those of the device",
-                    hint="use --no-store, or --store with a new folder: its numbers "
-                    "may differ from run to run",
+                    hint="use --store none, or a new folder: its numbers may differ "
+                    "from run to run",
                 )
         if not fresh:
             return
@@ -115,7 +115,7 @@ class ScoreStore(RowKeys):
             raise InputError(
                 f"{self.directory}: scores cannot be written ({e.strerror})",
                 hint="keep them in another folder with --store DIR, or nowhere with "
-                "--no-store",
+                "--store none",
             ) from e
 
     def _knows(self, keys: Sequence[bytes]) -> bool:

@@ -156,7 +156,7 @@ def test_groups_are_the_values_of_a_field_that_every_record_has(write):
 
 ARRAY = ":{}: not a JSON array (expected an array, column {})"
 PLAIN = ":1: no field 'q' (the example is plain text)"
-WHOLE = "leave out --template"
+WHOLE = "leave out --text"
 EMPTY = ": no examples", "nothing to test in this file"
 SUFFIX = f"one of {SUFFIXES}"
 FOLDER = "there is no folder"
@@ -262,7 +262,7 @@ def test_a_first_row_of_data_is_not_taken_for_names(tmp_path):
     assert len(load_benchmark(path)) == 2
     # Short rows: no name of a column stands twice in it, the letter of an answer does.
     path.write_text("2+2?,3,A\n3+3?,4,A\n4+4?,5,B\n5+5?,6,A\n")
-    with pytest.raises(InputError, match=r"1: the first row .* data \('A'\)"):
+    with pytest.raises(InputError, match=r"1: the first row holds data, .* \('A'\)"):
         load_benchmark(path)
     path.write_text("word,n\nword,1\nother,2\n")
     assert len(load_benchmark(path)) == 2

@@ -150,7 +150,7 @@ def test_template_renders_options_in_an_order(tmp_path, row, template, order, te
     assert item.text(order) == text
 
 
-OPTIONS = "name the field with --options-field, or several with commas: A,B,C,D"
+OPTIONS = "name the field with --fields options=NAME, or several with options=A,B,C,D"
 HAS = "(it has: question, subject, choices, answer)"
 
 
