@@ -278,7 +278,7 @@ class Annotate:
     Names must be equal: another revision, adapter or folder is another model.
 
     Examples:
-        # results of lm_eval, beside them results.annotated.json
+        # results of lm_eval; writes results.annotated.json
         jaxcontam annotate results.json --audit runs/audit/pythia-boolq-1a2b3c4d
         # a leaderboard that calls the model, or the benchmark, something else
         jaxcontam annotate board.csv --audit runs --same Pythia=pythia-160m
@@ -287,11 +287,11 @@ class Annotate:
     results: tyro.conf.Positional[Path]
     """Results of lm_eval, a log of Inspect, a record of Every Eval Ever, or a table."""
     audit: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR...")]
-    """Folders of finished audits, or folders of such folders."""
+    """Folders of finished audits, or folders that hold such folders."""
     same: Annotated[tuple[str, ...], tyro.conf.arg(metavar="A=B")] = ()
     """A of the results is B of the audits: a model, or a benchmark."""
     out: Path | None = None
-    """New file (default: RESULTS.annotated.json, or with the suffix that it has)."""
+    """New file (default: RESULTS.annotated.json, or with the suffix of RESULTS)."""
 
     def run(self) -> None:
         """Match, write, and say what matched and what did not."""

@@ -42,7 +42,7 @@ class Convert:
     model: Positional[str]
     """Folder with pytorch_model.bin, or name on the hub."""
     out: Positional[Path]
-    """New folder, to be named in place of MODEL; config and tokenizer go there, too."""
+    """New folder, to be named instead of MODEL; config and tokenizer are copied too."""
 
     def run(self) -> None:
         """Read pickles with nothing but tensors allowed, beside the new folder."""

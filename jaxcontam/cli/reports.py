@@ -34,17 +34,17 @@ _FILES = (REPORT_NAME, *_EVIDENCE, *_OF_SUMS, SUMS_NAME)
 class Verify:
     """Recompute every p-value and verdict of a report; exit 3 if one differs.
 
-    Pre-tests of an audit run again where its files are at hand.
+    Pre-tests of an audit run again if its files are available.
 
     Examples:
         # every number again, without the model
         jaxcontam verify FOLDER
-        # ask the model for 100 random rows of each test again
+        # also score 100 random rows of each test again
         jaxcontam verify FOLDER --rescore 100 --model MODEL_DIR
     """
 
     directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """Folder with report.json, and orders.npz or texts.jsonl beside it."""
+    """Folder with report.json, and orders.npz or texts.jsonl."""
 
     benchmark: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE")] = ()
     """Files that were audited (default: where the report's command found them)."""

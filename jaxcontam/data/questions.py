@@ -65,7 +65,7 @@ class QuestionFields(NamedFields, RecordText):
     fields: tuple[str, ...] = ()
     """Names of fields, if not common ones: options=A,B,C,D (or one that lists them),
     answer=NAME, id=NAME, which a rewrite shares with its original, and
-    document=NAME: items with equal values of it are drawn together."""
+    document=NAME: items with equal values of it count as one draw."""
 
     def __post_init__(self) -> None:
         """Refuse fields of another kind."""

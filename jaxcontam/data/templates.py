@@ -29,7 +29,7 @@ _STEPS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordText:
-    """Which text a record gives."""
+    """Text of a record."""
 
     text: str | None = None
     r"""Field that is the text, or a template of fields in braces, such as

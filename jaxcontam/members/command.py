@@ -54,7 +54,7 @@ _SHORT = {"p, permuted labels": "p", "gain over blind (95%)": "gain over\nblind"
 @in_order
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Membership(MembershipDesign, ScoringFlags, TextFlags, ReportFlags):
-    """Say which texts a model saw, by scores that are judged against known texts.
+    """Find which texts a model saw, by scores judged against known texts.
 
     Examples:
         jaxcontam membership MODEL_DIR wikimia.jsonl  # a file with labels
@@ -78,7 +78,7 @@ class Membership(MembershipDesign, ScoringFlags, TextFlags, ReportFlags):
     """Model that saw neither side; without one the verdict is at
     most `may rank higher`."""
     dry_run: bool = False
-    """Say which scores from how many tokens, and how long that takes; score nothing."""
+    """Print scores, numbers of tokens and the time they take; score nothing."""
 
     def run(self) -> dict[str, Any] | None:
         """Score, judge, write and print; returns the report, or None for a dry run."""

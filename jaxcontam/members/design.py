@@ -43,26 +43,25 @@ class MembershipDesign(TextFlags, NamedFields):
     line)."""
     fields: tuple[str, ...] = ()
     """Names of fields: member=NAME, 1 for members and 0 for others (default: label
-    beside input or snippet); document=NAME, what the document is called that a text was
-    cut from: its texts count as one, and beside known documents of both kinds it has a
-    rate."""
+    beside input or snippet); document=NAME, the document that a text was cut from: its
+    texts count as one, and with known documents of both kinds it gets a rate."""
     length: int | None = None
     """Cut each text to its first N words; words of a folder's snippets (else 512)."""
     sample: int | None = None
-    """Take N records of each file, drawn by what they hold; snippets of each file of a
+    """Take N records of each file, drawn by their content; snippets of each file of a
     folder (else 100)."""
     scores: tuple[str, ...] = (AUTO,)
-    """Names of scores, blanks or commas between, or auto (one pass or two), or all. The
-    first that is named decides, else min_k: choose it beforehand. dc_pdd:FILE reads
-    token frequencies of text files; neighbourhood:FOLDER takes neighbours of a masked
-    language model (default: edits of words)."""
+    """Names of scores, separated by blanks or commas, or auto (one pass or two), or
+    all. The first named score decides, else min_k: choose it beforehand. dc_pdd:FILE
+    reads token frequencies from text files; neighbourhood:FOLDER takes neighbours from
+    a masked language model (default: edits of words)."""
     k: float = 20.0
     """Percentage of least likely tokens that the Min-K% family keeps."""
     reference: Any = None
     """Model that saw neither side; without one the verdict is at
     most `may rank higher`."""
     fpr: tuple[float, ...] = (0.05, 0.01)
-    """False-positive rates at which to say how many members are found."""
+    """False-positive rates at which to report the share of members found."""
 
     def __post_init__(self) -> None:
         check_fields(self)

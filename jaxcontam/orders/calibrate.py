@@ -360,7 +360,7 @@ class Calibrate(ScoringFlags, FirstTextsFlags, ReportFlags):
     """File: .jsonl, .json, .csv, .tsv, .txt."""
     tests: str = DIRECTION.name
     """Order tests, comma-separated; each fresh order costs what an audit costs. NAME:N
-    draws N random orders a stratum (default: as in audit)."""
+    draws N random orders per stratum (default: as in audit)."""
     draws: int | None = None
     """Fresh orders of the file (default: 100 for direction and reversal, 20 for
     others); approximate tests relabel the columns of one."""

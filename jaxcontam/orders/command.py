@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 @in_order
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Audit(ScoringFlags, AuditDesign):
-    """Test whether a model saw benchmarks in their published order.
+    """Test if a model saw benchmarks in their published order.
 
     Examples:
-        # what it costs and could find
+        # cost, and smallest effect that could be found
         jaxcontam audit MODEL_DIR benchmark.jsonl --dry-run
         # p-value, verdict, report
         jaxcontam audit MODEL_DIR benchmark.jsonl --reference OLDER_DIR
@@ -61,17 +61,18 @@ class Audit(ScoringFlags, AuditDesign):
     hf:ORG/NAME:SPLIT, lm_eval:TASK."""
     reference: str | None = None
     """Model that reads as well and cannot have seen the file (as MODEL): it takes the
-    same tests. Without one a published order is suspected at most."""
+    same tests. Without one a published order is at most suspected."""
     out: Path | None = None
     """Folder for the report (default: runs/audit/MODEL-BENCHMARK-DIGEST, the digest of
     all that decides the result)."""
     dry_run: bool = False
-    """Say what would be scored, how long it takes and what it could find; no scores."""
+    """Print what would be scored, the time it takes and what it could find; score
+    nothing."""
     price: str | None = None
-    """For an api: model: price of a million tokens, IN,OUT: of prompts, and of answers.
-    For a model directory with --dry-run: price of a device's hour."""
+    """For an api: model: prices IN,OUT per million tokens of prompts and of answers.
+    For a model directory with --dry-run: price per hour of a device."""
     explain: bool = False
-    """Print reasons, notes and next steps in full, as the report has them."""
+    """Print reasons, notes and next steps in full, as in the report."""
     json: bool = False
     """Print the report on standard output instead of the table."""
 

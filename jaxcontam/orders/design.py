@@ -43,14 +43,14 @@ class AuditDesign(NamedFields, RecordText):
 
     roles = ("options", "answer")
     tests: str | None = None
-    """Order tests, comma-separated, the deciding one first (default: direction and
-    adjacency, which decides where the order is known to be random; see: methods).
-    NAME:N draws N random orders a stratum (default: 9; permutation 99; sharded_t 49;
-    options 3); options:fixed leaves right options in their places."""
+    """Order tests, comma-separated, the deciding one first (default: direction, or
+    adjacency if the order is known to be random, then the other; see: methods). NAME:N
+    draws N random orders per stratum (default: 9; permutation 99; sharded_t 49; options
+    3); options:fixed leaves right options in their places."""
     order: tuple[str, ...] = ()
-    """What you know of the order. random: the one that decides was drawn at random, of
-    the rows, or where --tests options comes first of each item's options; the report
-    quotes you. A seed file of `jaxcontam release` for each benchmark, in their order.
+    """Known facts about the order. random: the deciding one was drawn at random (of the
+    rows, or of each item's options if --tests options comes first); the report quotes
+    you. Or one seed file of `jaxcontam release` per benchmark, in the same order.
     anyway: also score files whose order fails its checks."""
     group_field: str | None = None
     """Permute only within equal values of this field."""
@@ -60,21 +60,21 @@ class AuditDesign(NamedFields, RecordText):
     r"""Field that is the text of an example, or a template of fields in braces, such as
     "Question: {question}\nAnswer: {answer}" (default: the raw line)."""
     no_header: bool = False
-    """The first row of a .csv or .tsv file is an example, too; its columns are called
+    """Read the first row of a .csv or .tsv file as an example too; columns are called
     column_1, column_2, ..."""
     separator: str = "\n"
     """Text after each example, as in the training data. chat:user or chat:assistant
-    read each as that turn of the model's chat template, chat:both its question and its
-    answer as both."""
+    puts each into that turn of the model's chat template, chat:both its question and
+    answer into both."""
     max_example_tokens: int | None = None
     """Cut longer examples, separator included."""
     limit: int | None = None
     """Take the first N examples, never a sample."""
     fields: tuple[str, ...] = ()
     """For --tests options, names of fields, if not common ones: options=A,B,C,D (or one
-    that lists them), answer=NAME, which tells the right option."""
+    that lists them), answer=NAME, which names the right option."""
     min_effect: float = MIN_EFFECT
-    """Nats a boundary that `no evidence` must have been able to find."""
+    """Nats per boundary that `no evidence` must have been able to find."""
     seed: int = 0
     """Seeds every random choice."""
 

@@ -116,7 +116,7 @@ class Pilot:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Examples, orders, tokens and hours that a wanted power takes; no model.
+    """Plan the examples, orders, tokens and hours for a wanted power; needs no model.
 
     Examples:
         # power of so many examples
@@ -127,16 +127,17 @@ class Plan:
     effect: float | None = None
     """Nats that each published boundary gains (default: the pilot's)."""
     sd: float | None = None
-    """Nats that chance adds to a boundary, standard deviation; a --pilot knows that of
-    each of its tests (pairs have about half that of whole orders)."""
+    """Standard deviation, in nats, that chance adds to a boundary; a --pilot gives that
+    of each of its tests (pairs have about half that of whole orders)."""
     pilot: Path | None = None
-    """Folder of a finished report, whose effect, spread and speed are taken."""
+    """Folder of a finished report, whose effect, spread and speed are used."""
     pilot_benchmark: str | None = None
     """Benchmark of the pilot, if it has several."""
     examples: int | None = None
-    """Examples at hand (default: the pilot's; without one, what is needed)."""
+    """Available examples (default: the pilot's; without a pilot, the number
+    required)."""
     example_tokens: float | None = None
-    """Mean tokens of an example (default: the pilot's, else 64)."""
+    """Mean tokens per example (default: the pilot's, else 64)."""
     context: int | None = None
     """Tokens that the model reads at once (default: the pilot's, else 2048)."""
     power: float = 0.8
@@ -144,8 +145,8 @@ class Plan:
     level: float = 0.001
     """p-value that counts as found."""
     tests: str = ",".join(PLANNED)
-    """Order tests, comma-separated; NAME:N has N random orders a stratum (default: as
-    in audit)."""
+    """Order tests, comma-separated; NAME:N draws N random orders per stratum (default:
+    as in audit)."""
     tokens_per_second: float | None = None
     """Speed of scoring (default: the pilot's)."""
     json: bool = False

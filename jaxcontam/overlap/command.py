@@ -69,12 +69,12 @@ _SCHEMA = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Overlap(RecordText):
-    """Look for the examples of a benchmark in a corpus, or in an infini-gram index.
+    """Search a corpus, or an infini-gram index, for the examples of a benchmark.
 
     Examples:
-        # which examples stand in the corpus
+        # examples that occur in the corpus
         jaxcontam overlap corpus/ benchmark.jsonl
-        # which stand in the training data of OLMo 2, by its public index
+        # examples in the training data of OLMo 2, by its public index
         jaxcontam overlap infini-gram:v4_olmo-2-0325-32b-instruct_llama b.jsonl
     """
 
@@ -92,10 +92,10 @@ class Overlap(RecordText):
     limit: int | None = None
     """Take the first N examples."""
     embeddings: str | None = None
-    """Also name the stretch of the corpus that is nearest to each example in meaning,
-    by static embeddings: a folder, or a hub name such as minishlab/potion-base-8M."""
+    """Also report the part of the corpus that is nearest in meaning to each example, by
+    static embeddings: a folder, or a hub name such as minishlab/potion-base-8M."""
     max_queries: int = 10_000
-    """Runs of words that an index is asked for at most; kept answers take none."""
+    """Most runs of words to query an index for; stored answers do not count."""
     out: Path | None = None
     """Folder for overlap.json (default: runs/overlap/BENCHMARK-DIGEST)."""
     json: bool = False

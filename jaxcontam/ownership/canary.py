@@ -84,19 +84,19 @@ class Canary(DeviceFlags, ReportFlags, RecordText):
     held_out: Path | None = None
     """File of sequences drawn the same way and never used."""
     chat: Path | None = None
-    """File of keyed rows, whose values are asked for: needs answers alone."""
+    """File of keyed rows, whose values are requested: needs only answers."""
     make: int | None = None
     """Draw this many secrets, or groups of keyed rows, and write both files."""
     n_held_out: int | None = None
-    """With --make: held-out sequences (default: 999 a secret)."""
+    """With --make: held-out sequences (default: 999 per secret)."""
     kind: Literal["words", "digits"] = "words"
     """With --make: eight made-up words, or 48 digits."""
     prefix: str = ""
     """With --make: text before each sequence."""
     text: str | None = None
     r"""Field that is a sequence, or a template of fields in braces (default: the raw
-    line). With --chat: what is asked, such as "Question: {question}\nAnswer:" of a
-    base model."""
+    line). With --chat: the prompt, such as "Question: {question}\nAnswer:" for a base
+    model."""
     new_tokens: int = NEW_TOKENS
     """With --chat: most tokens of an answer; a model that thinks first needs more."""
     min_effect: float | None = None

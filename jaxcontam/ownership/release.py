@@ -37,13 +37,14 @@ class Release:
     """
 
     benchmark: Positional[Path]
-    """File to be published: .jsonl, .json, .csv, .tsv, .txt."""
+    """File to publish: .jsonl, .json, .csv, .tsv, .txt."""
     seed_file: Annotated[Path, tyro.conf.arg(metavar="SEED.json")]
-    """Where the secret seed goes, or stands with --check; never overwritten."""
+    """File for the secret seed, or with --check the file that holds it; never
+    overwritten."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="NAME-released.jsonl")] = None
-    """File to publish (default: NAME-released beside the benchmark)."""
+    """Output file (default: NAME-released in the benchmark's folder)."""
     no_header: bool = False
-    """The first row of a .csv or .tsv file is an example, too."""
+    """Read the first row of a .csv or .tsv file as an example too."""
     check: bool = False
     """Check that BENCHMARK is the file and the order of the seed; write nothing."""
 

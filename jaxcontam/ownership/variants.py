@@ -58,16 +58,17 @@ class Variants(ScoringFlags, ReportFlags, NamedFields):
     """.jsonl or .json rows with a published text and a list of rewrites."""
     roles = ("text", "variants")
     fields: tuple[str, ...] = ()
-    """Names of fields: text=NAME, of the published text, and variants=NAME, of its
-    rewrites, any number each (default: text=text variants=variants)."""
+    """Names of fields: text=NAME, for the published text, and variants=NAME, for its
+    rewrites, any number of them (default: text=text variants=variants)."""
     randomised: bool = False
     """Declare that the published version was drawn at random among all versions."""
     score: ScoreUnit = "token"
-    """Mean log-probability a token, or the total, which prefers short versions."""
+    """Mean log-probability per token, or the total, which prefers short versions."""
     limit: int | None = None
     """Take the first N rows, never a sample."""
     min_effect: float | None = None
-    """Nats that `no evidence` must be able to find (default: 0.1 a token, 5 total)."""
+    """Nats that `no evidence` must be able to find (default: 0.1 per token, 5 in
+    total)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

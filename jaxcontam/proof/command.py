@@ -41,13 +41,14 @@ class Prove(ReportFlags):
     """
 
     matrix: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MATRIX")]
-    """A .csv, with names of columns or without, .npy or .npz: (K, m + 1) numbers."""
+    """A .csv, with or without names of columns, .npy or .npz: (K, m + 1) numbers."""
     statistic: Literal["centred", "studentised", "auto"] = "centred"
     """Scaling of the rows before the test."""
     boundaries: str | None = None
-    """Boundaries a row, one number or a file of K, for an effect in nats each."""
+    """Boundaries per row, one number or a file of K, for an effect in nats per
+    boundary."""
     min_effect: float = MIN_EFFECT
-    """Effect that `no evidence` must have been able to find, in the effect's unit."""
+    """Effect that `no evidence` must have been able to find, in its own unit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -87,13 +87,13 @@ class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
     """Ask a model for the rest of instances, and see whether it copies them.
 
     Examples:
-        jaxcontam replicate MODEL_DIR rte.jsonl --task nli --dataset-name RTE:validation
-        # its price
+        jaxcontam replicate MODEL rte.jsonl --task nli --dataset-name RTE:validation
+        # the price
         jaxcontam replicate api:https://host/v1#NAME ag_news.csv --dry-run
-        # more than suspicion
+        # for more than suspected
         jaxcontam replicate MODEL_DIR old.txt --control new.txt --reference OLD_DIR
         jaxcontam replicate MODEL_DIR lines.txt --task plain  # a base model
-        # judge what was asked elsewhere
+        # judge completions made elsewhere
         jaxcontam replicate --recorded completions.csv
     """
 
@@ -103,17 +103,19 @@ class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
     """File of the partition: .jsonl, .json, .csv, .tsv or .txt."""
     reference: str | None = None
     """Model that has seen neither BENCHMARK nor --control, such as an older one or the
-    base (as MODEL): is asked the same. Without one copies are suspected at most."""
+    base (as MODEL): it gets the same prompts. Without one copies are at most
+    suspected."""
     recorded: Path | None = None
     """Judge completions made elsewhere: a .csv with a row per instance."""
     judge: str = "local"
-    """local, or a chat model api:URL#NAME beside it, which then decides."""
+    """local, or in addition a chat model api:URL#NAME, which then decides."""
     annotated: Path | None = None
-    """Sheet of people's labels, from annotate.csv of an earlier run: agreement."""
+    """Sheet of people's labels, from annotate.csv of an earlier run, to report
+    agreement."""
     retry_refused: bool = False
-    """Ask again for what a server refused in an earlier run."""
+    """Repeat requests that a server refused in an earlier run."""
     dry_run: bool = False
-    """Say what would be asked, in tokens and money; ask nothing."""
+    """Print the tokens and the cost of the run; send nothing."""
 
     def __post_init__(self) -> None:
         ReplicationDesign.__post_init__(self)

@@ -47,10 +47,10 @@ class ReplicationDesign(NamedFields, RecordText):
 
     roles = ("first", "second", "label", "labels", "document")
     dataset_name: str | None = None
-    """What the guided instruction calls the dataset and its partition, NAME:SPLIT
+    """Name of the dataset and its partition in the guided instruction, NAME:SPLIT
     (default: the file's name, and test)."""
     task: Task = "classification"
-    """Kind of instances; plain shows a first piece alone, for base models."""
+    """Kind of instances; plain shows only a first piece, for base models."""
     text: str | None = None
     """Field that is the text of an instance, or a template of fields in braces
     (default: known names; nli has two)."""
@@ -59,19 +59,20 @@ class ReplicationDesign(NamedFields, RecordText):
     pair that the model is shown and the one it must write; label=NAME, which the
     instructions then name, and labels=A,B, names of labels that are numbers, from 0 on;
     document=NAME, the source that instances share: the control is compared by whole
-    sources (default: instances are taken for independent)."""
+    sources (default: instances are assumed to be independent)."""
     sample: int = 50
-    """Instances, drawn by what they hold; the paper has 10."""
+    """Number of instances, drawn by their content; the paper has 10."""
     control: Path | None = None
     """Instances that cannot have been seen, as easy to guess and of the same sources
-    and years; with --recorded, their completions. Without them at most suspected."""
+    and years; with --recorded, their completions. Without a control the verdict is at
+    most suspected."""
     prompts: Path | None = None
     """Other instructions: a .toml or .json file with guided and general templates, and
-    stop, texts that end a completion (plain: a line end, where no second piece has
+    stop, texts that end a completion (plain: a line end, if no second piece has
     one)."""
     compare: tuple[str, ...] = ()
-    """Further methods, blanks or commas between: first_instances, cdd:N (N samples of
-    each instance, else 20), ts_guessing_word, ts_guessing_option, file_path; and
+    """Further methods, separated by blanks or commas: first_instances, cdd:N (N samples
+    of each instance, else 20), ts_guessing_word, ts_guessing_option, file_path; and
     measures of overlap, bleurt:FOLDER (docs/how_to/replicate.md) and embedding:MODEL
     (its mean hidden states)."""
     new_tokens: int = 500

@@ -114,8 +114,8 @@ class DtypeFlags(Flags):
     """Precision of a model's arithmetic."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Matmul precision; bfloat16 is faster but less accurate, on a GPU several times
-    faster."""
+    """Matmul precision; bfloat16 is less accurate but faster, on a GPU several
+    times."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,13 +123,13 @@ class TextFlags(Flags, RecordText):
     """The text of each record of a file."""
 
     no_header: bool = False
-    """The first row of a .csv or .tsv file is an example, too; its columns are called
+    """Read the first row of a .csv or .tsv file as an example too; columns are called
     column_1, column_2, ..."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FirstTextsFlags(TextFlags):
-    """Which texts of a file are read."""
+    """Number of texts that are read from a file."""
 
     limit: int | None = None
     """Take the first N records of a file, never a sample."""
@@ -141,15 +141,14 @@ class FirstTextsFlags(TextFlags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpendingFlags(Flags):
-    """What a server may be asked at once, and cost."""
+    """Limits of requests to a server, and of their cost."""
 
     concurrency: int = CONCURRENCY
-    """For an api: model: requests that are under way at once."""
+    """For an api: model: simultaneous requests."""
     price: str | None = None
-    """For an api: model: price of a million tokens, IN,OUT: of prompts, and of
-    answers."""
+    """For an api: model: prices IN,OUT per million tokens of prompts and of answers."""
     budget: float | None = None
-    """For an api: model: most that the run may cost, at these prices."""
+    """For an api: model: maximum cost of the run, at these prices."""
 
     def check_spending(self) -> None:
         """Refuse what no server can be asked for."""
@@ -185,26 +184,26 @@ class SpendingFlags(Flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceFlags(SpendingFlags, DtypeFlags):
-    """How scores are computed and kept, and what a server or devices are told."""
+    """Flags for the computation and storage of scores, for servers and for devices."""
 
     store: str | None = None
-    """Folder of scores, from which a rerun resumes (default: beside the report); none
-    keeps none."""
+    """Folder of scores, from which a rerun resumes (default: next to the report); none
+    keeps no scores."""
     tokenizer: Path | None = None
     """For an api: model: folder with its tokenizer, whose ids are sent (default: text
     is sent, and the server's own tokens are scored)."""
     context: int | None = None
-    """Tokens that the model reads at once (default: of its config.json; for longrope
-    that of the first training, above which all texts turn by the long factors). For an
-    api: model likewise, or 2,048; in characters where text is sent (default: 4,096)."""
+    """Tokens that the model reads at once (default: from its config.json; for longrope
+    the original context, above which all texts use the long factors). For an api: model
+    likewise, or 2,048; in characters if text is sent (default: 4,096)."""
     mesh: str | None = None
-    """How devices share the work, such as data=4,fsdp=2: 4 copies of the model, each
-    divided between 2 devices (default: a copy on every device)."""
+    """Division of the work among devices, such as data=4,fsdp=2: 4 copies of the model,
+    each divided between 2 devices (default: a copy on every device)."""
     shard: str | None = None
-    """Score part I of N (I/N, from 0/N) into --store and end; the same command without
-    it finds all parts and judges. merge: judge, and refuse if a part is missing. pod:
-    one of the processes of a pod; each scores its part into a store that all see, the
-    first judges. A model larger than a host: they score it together."""
+    """Score part I of N (I/N, from 0/N) into --store and exit; the same command without
+    --shard finds all parts and judges. merge: judge, and refuse if a part is missing.
+    pod: one of the processes of a pod; each scores its part into a store that all see,
+    and the first judges. A model larger than a host is scored by all together."""
 
     def __post_init__(self) -> None:
         folder = self.store_in(None)

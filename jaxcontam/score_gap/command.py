@@ -42,8 +42,8 @@ class _Compared(Flags):
     against: str | None = None
     """Items that cannot have been seen: rewrites, or another split."""
     references: tuple[str, ...] = ()
-    """Models that saw neither, two or better five, weaker and stronger than MODEL by
-    little, one a family: relatives differ too little."""
+    """Models that saw neither, two or better five, slightly weaker and slightly
+    stronger than MODEL, of different families: relatives differ too little."""
 
 
 @in_order
@@ -56,14 +56,14 @@ class Inflation(InflationDesign, DeviceFlags, ReportFlags, QuestionFields, _Comp
         jaxcontam inflation MODEL test.jsonl --against new.jsonl --references A B
         # another split, drawn at random
         jaxcontam inflation MODEL a.csv --against b.csv --unpaired --equally-hard
-        # scores of your own, a column a model
+        # your own scores, one column per model
         jaxcontam inflation NAME test.csv --against new.csv --scored --references B
-        # or a file a model, with columns item, published, other
+        # or one file per model, with columns item, published, other
         jaxcontam inflation model.csv --scored --references a.csv b.csv
     """
 
     dry_run: bool = False
-    """Say what would be asked of MODEL; ask nothing."""
+    """Print what MODEL would be sent; send nothing."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

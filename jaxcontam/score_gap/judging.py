@@ -76,18 +76,19 @@ class InflationDesign(QuestionFields):
     unpaired: bool = False
     """--against is another split, not rewrites in pairs."""
     equally_hard: bool = False
-    """Vouch that --against is as hard, such as a split drawn at random: needed for a
+    """Vouch that --against is as hard, such as a split drawn at random: required for a
     verdict without --references."""
     scored: bool = False
-    """The files are .csv with a column item and a score in [0, 1] a model."""
+    """The files are .csv with a column item and one column of scores in [0, 1] per
+    model."""
     per_byte: bool = False
     """Divide the log-probability of a choice by its length."""
     new_tokens: int = NEW_TOKENS
     """Most tokens of a written answer."""
     min_points: float = MIN_POINTS
-    """Inflation that matters: what is smaller need not be found."""
+    """Smallest inflation that matters, in points."""
     sample: int | None = None
-    """Take N items of each file, drawn by what they hold; pairs stay whole."""
+    """Take N items of each file, drawn by their content; pairs stay whole."""
     seed: int = 0
     """Seeds every draw: folds, resamples, samples."""
 
