@@ -372,7 +372,7 @@ def _label(value: object, names: Sequence[str]) -> str:
     if not text.isdecimal() or int(text) >= len(names):
         raise InputError(
             f"label {text!r} has no name (there are {len(names)}: {', '.join(names)})",
-            hint="--label-names takes the names of labels 0, 1, ... in this order",
+            hint="--fields labels=A,B names labels 0, 1, ... in this order",
         )
     return f"{text} ({names[int(text)]})"
 
