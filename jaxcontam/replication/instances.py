@@ -372,7 +372,7 @@ def _label(value: object, names: Sequence[str]) -> str:
     if not text.isdecimal() or int(text) >= len(names):
         raise InputError(
             f"label {text!r} has no name (there are {len(names)}: {', '.join(names)})",
-            hint="give the names of labels 0, 1, ... to --label-names, in this order",
+            hint="name labels 0, 1, ... with --fields labels=A,B, in this order",
         )
     return f"{text} ({names[int(text)]})"
 

@@ -262,5 +262,8 @@ def test_own_wording_gives_own_version(tmp_path):
     toml = loaded("t.toml", "\n".join(["[nli]", *rows]))
     own, same = prompts.version.split("@"), toml.version.split("@")
     assert (own[0], same[0], own[1]) == ("mine/nli", "t/nli", same[1])
+    ends = loaded("e.toml", "\n".join(['stop = ["\\n\\n"]', "[nli]", *rows]))
+    assert (ends.stop, prompts.stop) == (("\n\n",), ())
+    assert ends.version.split("@")[1] != own[1]
     tables["general"] += "!"
     assert loaded("p.json", json.dumps({"nli": tables})).version.split("@")[1] != own[1]
