@@ -360,7 +360,7 @@ def _facts(
     if validation:
         now, n = validation[-1], manifest.n_validation_tokens
         facts.append(
-            f"Held out, {n:,} tokens: {now['loss']:.3f} nats a token, "
+            f"Held out, {n:,} tokens: {now['loss']:.3f} nats per token, "
             f"{now['bits_per_byte']:.3f} bits per byte after step {now['step']:,}."
         )
     if n_lost := losses.count(None):

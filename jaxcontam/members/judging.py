@@ -322,7 +322,9 @@ def judge(
     if primary not in table.names:
         raise ValueError(f"primary must be one of {table.names}, got {primary!r}")
     if any(one is not None and len(one) != N for one in (labels_N, texts, clusters)):
-        raise ValueError(f"labels, texts and clusters must have one value a text, {N}")
+        raise ValueError(
+            f"labels, texts and clusters must have one value per text, {N}"
+        )
     both = _compare(table, labels_N, texts, clusters, LABELLED)
     table, labels_N, codes_N, sides = both.table, both.first, both.codes, both.sides
     n_unscored = int((~both.scored).sum())

@@ -630,7 +630,7 @@ def choose(
         lost = [row.name for row in SCORES.values() if "moments" in row.reads]
         notes = (
             f"{', '.join(lost)} left out: they read the distribution over the whole "
-            "vocabulary, but the server gives log-probabilities of the texts alone",
+            "vocabulary, but the server gives only log-probabilities of the texts",
         )
     return ChosenScores(
         methods=tuple(methods),

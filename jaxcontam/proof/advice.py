@@ -86,7 +86,7 @@ _CURES = {
     "--group-field": "permute only among examples of equal {value}",
     "--block-field": "move examples of equal {value} as one block",
 }
-_DIRECTION = "test the direction alone: neighbours are as alike read backwards"
+_DIRECTION = "test only the direction: neighbours are as alike read backwards"
 _LET_DIRECTION = "let a test decide that a reference model can also take"
 _REWRITE = "write the file again without the numbers in its texts"
 _NOTHING_LEFT = (

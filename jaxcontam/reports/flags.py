@@ -157,8 +157,8 @@ class SpendingFlags(Flags):
         if len(prices) == 1 and self.hour_price is None:
             raise InputError(
                 f"--price {self.price}: a server has two, IN,OUT",
-                hint="one number is that of a device's hour, for audit --dry-run of a "
-                "model directory",
+                hint="give one number, the price per hour of a device, only to audit "
+                "--dry-run of a model directory",
             )
         if self.budget is not None:
             if not 0 <= self.budget < math.inf:

@@ -109,7 +109,7 @@ def _of_documents(
     rng: np.random.Generator,
 ) -> np.ndarray:
     if len(members_P) != len(clusters[0]) or len(nonmembers_Q) != len(clusters[1]):
-        raise ValueError("clusters must have one code a text")
+        raise ValueError("clusters must have one code per text")
     shared = np.intersect1d(clusters[0], clusters[1])
     kinds = [*(np.setdiff1d(side, shared) for side in clusters), shared]
     sides = [

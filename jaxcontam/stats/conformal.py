@@ -161,7 +161,7 @@ def _checked_pool(
     weight_L = np.ones(len(pool_L))
     if clusters_L is not None:
         if len(clusters_L) != len(pool_L):
-            raise ValueError("clusters must have one code a text")
+            raise ValueError("clusters must have one code per text")
         _, codes_L, sizes = np.unique(
             clusters_L, return_inverse=True, return_counts=True
         )

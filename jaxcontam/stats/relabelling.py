@@ -42,7 +42,7 @@ def relabellings(
     if labels_N.all() or not labels_N.any():
         raise ValueError("labels must hold both members and non-members")
     if clusters_N is not None and len(clusters_N) != N:
-        raise ValueError("clusters must have one code a text")
+        raise ValueError("clusters must have one code per text")
     given_C, codes_N = labels_N, None
     if clusters_N is not None:
         _, codes_N, sizes = np.unique(
@@ -120,7 +120,7 @@ def set_level_test(
     suspect_N = np.asarray(is_suspect_N, bool)
     N, _ = features_ND.shape
     if len(suspect_N) != N:
-        raise ValueError(f"is_suspect must have one label a text, {N}")
+        raise ValueError(f"is_suspect must have one label per text, {N}")
     if not np.isfinite(features_ND).all():
         row = int(np.flatnonzero(~np.isfinite(features_ND).all(axis=1))[0])
         raise ValueError(f"features must be finite, row {row} is not")

@@ -268,7 +268,7 @@ def _variance(
     if clusters is None:
         return float(below_P.var(ddof=1) / P + above_Q.var(ddof=1) / Q)
     if (len(clusters[0]), len(clusters[1])) != (P, Q):
-        raise ValueError("clusters must have one code a text")
+        raise ValueError("clusters must have one code per text")
     names, codes = np.unique(np.concatenate(clusters), return_inverse=True)
     in_P, in_Q, n_codes = codes[:P], codes[P:], len(names)
     centre = below_P.mean()
