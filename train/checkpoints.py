@@ -192,7 +192,13 @@ def restore_params(
             hint=f"there are: {', '.join(map(str, steps))}",
         )
     meta = json.loads((folder / str(step) / _META / "metadata").read_text())
-    config = config_from_json(meta["config"])
+    try:
+        config = config_from_json(meta["config"])
+    except (KeyError, TypeError) as e:
+        raise InputError(
+            f"{folder}: a configuration of another version ({e})",
+            hint="python -m train.export of the version that trained it",
+        ) from e
     decoder = abstract_decoder(config.decoder)
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     wanted = jax.tree.map(

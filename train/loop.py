@@ -18,27 +18,29 @@ from typing import Any
 import grain
 import jax
 import numpy as np
-import optax
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import ROWS, mesh_sharding
+from jaxcontam.models.sharding import ROWS
 from jaxcontam.processes import gather
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
 from train.config import Config
+from train.loss import Numbers
 from train.step import (
-    StepMetrics,
     abstract_params,
-    adamw,
-    batch_loss,
+    build_step,
+    isolated_id,
+    mean_loss,
     param_shardings,
     placed,
     state_shardings,
-    training_step,
 )
+
+OfSteps = dict[str, np.ndarray]
+"""Numbers of `Step.update` by name, each an array of one a step."""
 
 # Steps dispatched ahead of the host: the device is never idle, and stops soon.
 _STEPS_AHEAD = 2
@@ -64,7 +66,7 @@ class Watch:
         validation_steps: When.
     """
 
-    steps: Callable[[int, StepMetrics], None] = lambda before, metrics: None
+    steps: Callable[[int, OfSteps], None] = lambda before, metrics: None
     audit: Callable[[int, Decoder], None] = lambda step, decoder: None
     audit_steps: Collection[int] = ()
     validation: Callable[[int, Callable[[], float]], object] = lambda _, loss: loss()
@@ -232,53 +234,22 @@ def compiled_step(
     mesh: Mesh | None,
     first_id: int | None = None,
 ) -> tuple[Any, Any]:
-    """Compile the optimiser's init and one step, once per shape of run.
+    """Compile `build_step`, once per shape of run.
 
     Returns:
-        Two jitted functions: weights -> the optimiser's state; and (weights, state,
-        batch_BT) -> both after a step, and its numbers. The step donates its first two
-        arguments.
+        Two jitted functions: weights -> the optimiser's state; and `Step.update`, which
+        donates its first two arguments.
     """
-    if config.isolate_documents and first_id is None:
-        raise ValueError("first_id must be given where documents are isolated")
-
-    def optimizer(params: nnx.State) -> optax.GradientTransformation:
-        return adamw(config.optimizer, n_steps, params)
-
-    def first_state(params: nnx.State):
-        return optimizer(params).init(params)
-
-    def update(params: nnx.State, opt_state: Any, batch_BT: jax.Array):
-        layout = None if mesh is None else mesh_sharding(params, mesh)
-        return training_step(
-            graphdef,
-            optimizer(params),
-            params,
-            opt_state,
-            batch_BT,
-            compute=config.compute,
-            mesh=mesh,
-            layout=layout,
-            first_id=first_id if config.isolate_documents else None,
-        )
-
+    step = build_step(graphdef, config, n_steps, first_id=first_id, mesh=mesh)
     if mesh is None:
-        return jax.jit(first_state), jax.jit(update, donate_argnums=(0, 1))
+        return jax.jit(step.optimizer.init), jax.jit(step.update, donate_argnums=(0, 1))
     # Explicit, since the compiler would replicate what depends on no sharded array.
     shapes = abstract_params(config.decoder)
-    params_sharding = param_shardings(shapes, mesh)
-    state_sharding = state_shardings(optimizer(shapes), shapes, mesh)
+    state = state_shardings(step.optimizer, shapes, mesh)
+    out = (param_shardings(shapes, mesh), state, NamedSharding(mesh, PartitionSpec()))
     return (
-        jax.jit(first_state, out_shardings=state_sharding),
-        jax.jit(
-            update,
-            donate_argnums=(0, 1),
-            out_shardings=(
-                params_sharding,
-                state_sharding,
-                StepMetrics(*[NamedSharding(mesh, PartitionSpec())] * 3),
-            ),
-        ),
+        jax.jit(step.optimizer.init, out_shardings=state),
+        jax.jit(step.update, donate_argnums=(0, 1), out_shardings=out),
     )
 
 
@@ -286,19 +257,14 @@ def compiled_step(
 def compiled_loss(
     graphdef: nnx.GraphDef, config: Config, mesh: Mesh | None, first_id: int | None
 ) -> Any:
-    """Compile (weights, batch_BT) -> the mean loss, nats per token."""
-
-    def measure(params: nnx.State, batch_BT: jax.Array) -> jax.Array:
-        return batch_loss(
-            graphdef,
-            params,
-            batch_BT,
-            compute=config.compute,
-            mesh=mesh,
-            layout=None if mesh is None else mesh_sharding(params, mesh),
-            first_id=first_id if config.isolate_documents else None,
-        )
-
+    """Compile (weights, batch_BT) -> the mean cross-entropy, nats per token."""
+    measure = functools.partial(
+        mean_loss,
+        graphdef,
+        compute=config.compute,
+        mesh=mesh,
+        first_id=isolated_id(config, first_id),
+    )
     return jax.jit(measure)
 
 
@@ -321,33 +287,35 @@ def _deleted(params: nnx.State, first_state: Any) -> tuple[Any, Any]:
 class _Fetched:
     """Numbers of steps on the device, fetched in blocks."""
 
-    def __init__(self, done: int, report: Callable[[int, StepMetrics], None]):
+    def __init__(self, done: int, report: Callable[[int, OfSteps], None]):
         self._done, self._report = done, report
-        self._waiting: list[StepMetrics] = []
+        self._waiting: list[Numbers] = []
 
-    def add(self, metrics: StepMetrics) -> None:
-        self._waiting.append(metrics)
+    def add(self, numbers: Numbers) -> None:
+        self._waiting.append(numbers)
         if len(self._waiting) > _STEPS_AHEAD:
-            self._waiting[-1 - _STEPS_AHEAD].loss.block_until_ready()
+            self._waiting[-1 - _STEPS_AHEAD]["loss"].block_until_ready()
         if len(self._waiting) >= _STEPS_A_FETCH:
             self._fetch(self._waiting[:-_STEPS_AHEAD])
 
     def flush(self) -> None:
         self._fetch(self._waiting)
 
-    def _fetch(self, steps: Sequence[StepMetrics]) -> None:
-        if steps:
-            found = StepMetrics(*np.array(jax.device_get(list(steps))).T)
-            self._report(self._done, found)
-            if not np.isfinite(found.loss).all():
-                first = int(np.flatnonzero(~np.isfinite(found.loss))[0])
-                raise InputError(
-                    f"training diverged: the loss of step {self._done + first + 1} is "
-                    f"{found.loss[first]}",
-                    hint="lower the learning rate (--peak-rate)",
-                )
-            self._done += len(steps)
-            self._waiting = self._waiting[len(steps) :]
+    def _fetch(self, steps: Sequence[Numbers]) -> None:
+        if not steps:
+            return
+        host = jax.device_get(list(steps))
+        found = {name: np.array([one[name] for one in host]) for name in host[0]}
+        self._report(self._done, found)
+        lost = np.flatnonzero(~np.isfinite(found["loss"]))
+        if len(lost):
+            raise InputError(
+                f"training diverged: the loss of step {self._done + lost[0] + 1} is "
+                f"{found['loss'][lost[0]]}",
+                hint="lower the learning rate (--peak-rate)",
+            )
+        self._done += len(steps)
+        self._waiting = self._waiting[len(steps) :]
 
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -116,9 +116,10 @@ class Manifest:
         stream_digest: SHA-256 of the stream's ids as little-endian int32.
         tokenizer_digest: SHA-256 of the tokenizer's JSON.
         first_id: Id before each document and each copy.
+        n_left_out: Documents that `train.filters` refused.
         n_validation_tokens: Targets that were held out and scored along training.
         validation_bytes: Their bytes of text.
-        recipe: Shape, batch, learning rate, schedule and how steps were computed.
+        recipe: Every field of `Config`.
         init_model: Model that training started from; None for random weights.
         init_fingerprint: Digest of its weights.
         allow_overlap: True if training went on although a control was found in what
@@ -143,6 +144,7 @@ class Manifest:
     stream_digest: str | None = None
     tokenizer_digest: str | None = None
     first_id: int | None = None
+    n_left_out: int = 0
     n_validation_tokens: int = 0
     validation_bytes: int = 0
     recipe: dict[str, Any] | None = None

@@ -25,8 +25,6 @@ from rich.console import Console
 
 from jaxcontam.cli.main import EXIT_PARTIAL, run_module
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.encoding import plain_tokenizer
-from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.models.decoder import abstract_decoder
@@ -56,14 +54,14 @@ from train.population_models import (
     n_parameters,
     plan_model,
     plan_tests,
-    read_pool,
+    read_texts,
     set_results,
     train_models,
     trained_together,
 )
 from train.prepare import STREAM_NAME, stream_manifest, write_set
 from train.run_folder import MANIFEST_NAME, MODEL_DIR, code_version
-from train.tokens import prefix_id, token_cache, tokenizer_digest, train_tokenizer
+from train.tokens import tokenizer_digest
 
 TABLE_NAME = "population.json"
 TESTS_NAME = "tests.json"
@@ -98,8 +96,6 @@ class Population(ConfigFlags):
     """Or this much background beside what is planted."""
     max_example_tokens: int | None = None
     """Longer examples are cut, separator included (default: two fit the context)."""
-    separator: str = "\n"
-    """Text after each example."""
     test: Literal["adjacency", "none"] = "adjacency"
     """Order test of every set."""
     weights: bool = True
@@ -213,33 +209,22 @@ class Population(ConfigFlags):
     def _prepare(self, pool: Sequence[str]) -> Job:
         """Tokenise once for all processes; refuse an impossible design."""
         config = self.configured(PRESETS["pulse"] if self.tiny else None)
-        # Pair tests read one example after another one, and a prefix token.
-        most = self.max_example_tokens or (config.decoder.context - 1) // 2
+        if config.data.max_example_tokens is None:
+            # Pair tests read one example after another one, and a prefix token.
+            most = (config.decoder.context - 1) // 2
+            config = config.changed(max_example_tokens=most)
         design = Design(
             name="set",
             config=config,
             n_examples=24 if self.tiny else self.n_examples,
             copies=self.copies,
             n_steps=1,
-            max_example_tokens=most,
-            separator=typed_newlines(self.separator),
         )
         draw_sets(design, pool, seed=self.seed)
         corpus = open_corpus(self.corpus, leave_out=self.out)
         folder = self.out / "texts"
         make_folder(folder)
-        tokenizer = train_tokenizer(corpus, config.decoder.vocab_size)
-        plain = plain_tokenizer(tokenizer.backend_tokenizer)
-        with progress_bar("tokenising", unit="bytes/s") as progress:
-            cache = token_cache(corpus, plain, folder, progress=progress)
-        texts = read_pool(
-            plain,
-            prefix_id(tokenizer),
-            cache,
-            pool,
-            max_example_tokens=design.max_example_tokens,
-            separator=design.separator,
-        )
+        tokenizer, texts = read_texts(corpus, pool, config, folder)
         design = dataclasses.replace(design, n_steps=self._n_steps(design, texts))
         plan_model(design, texts, seed=self.seed)
         return Job(
@@ -251,7 +236,7 @@ class Population(ConfigFlags):
             sources=source_digest("train.population_models"),
             tokenizer=tokenizer,
             texts=texts,
-            tokenizer_digest=tokenizer_digest(plain),
+            tokenizer_digest=tokenizer_digest(texts.tokenizer),
             pool_digest=corpus_digest(pool),
             device=self._device(),
         )
@@ -422,8 +407,7 @@ def _write_manifest(job: Job, model: PlannedModel, path: Path) -> None:
         code=job.code,
         seed=model.seed,
         corpus_digest=job.texts.documents.corpus_digest,
-        separator=design.separator,
-        max_example_tokens=design.max_example_tokens,
+        n_left_out=len(job.texts.refused),
         finished=True,
         tokenizer_digest=job.tokenizer_digest,
         first_id=job.texts.prefix_id,

@@ -2,7 +2,7 @@
 
 On a CPU models come one after the other, which keeps its caches warm; on an
 accelerator, which one small model leaves idle, side by side, over all devices. Both
-forms of training call `training_step`: a scan over the steps is faster than one call a
+forms of training scan `Step.update`: a scan over the steps is faster than one call a
 step. The head is applied at scored places alone, as for a single model.
 
 Dimension key
@@ -43,7 +43,7 @@ from jaxcontam.scoring.pair_scorer import (
 )
 from jaxcontam.scoring.run_batches import NonFiniteScoreError, bucket_lengths
 from train.config import Config
-from train.step import adamw, fresh_decoder, residuals_scaled, training_step
+from train.step import build_step, fresh_decoder, residuals_scaled
 
 # Each device call has overhead, which this many steps of `at_once` share.
 _STEPS_A_CALL = 16
@@ -130,21 +130,13 @@ def _run(
     rows_NBT: jax.Array,
 ) -> tuple[nnx.State, jax.Array]:
     """All steps of one model."""
-    optimizer = adamw(config.optimizer, n_steps, params)
-    isolated_id = first_id if config.isolate_documents else None
+    of_run = build_step(graphdef, config, n_steps, first_id=first_id)
 
     def step(carry: tuple[Any, Any], batch_BT: jax.Array):
-        params, opt_state, metrics = training_step(
-            graphdef,
-            optimizer,
-            *carry,
-            batch_BT,
-            compute=config.compute,
-            first_id=isolated_id,
-        )
-        return (params, opt_state), metrics.loss
+        params, opt_state, numbers = of_run.update(*carry, batch_BT)
+        return (params, opt_state), numbers["loss"]
 
-    start = (params, optimizer.init(params))
+    start = (params, of_run.optimizer.init(params))
     (params, _), losses_N = jax.lax.scan(step, start, rows_NBT)
     return params, losses_N
 

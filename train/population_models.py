@@ -35,6 +35,8 @@ from jaxcontam.proof.test_row import TestRow
 from jaxcontam.stats.pair_test import adjacency_test
 from train.audits import AUDIT_NUMBERS
 from train.config import Config
+from train.data import Corpus
+from train.filters import document_filter
 from train.plant import PlannedSet, Stream, When, build_stream, training_order
 from train.population_device import (
     score_population_tests,
@@ -45,9 +47,10 @@ from train.population_device import (
 from train.tokens import (
     Documents,
     TokenCache,
-    as_cache,
     choose_documents,
     prefix_id,
+    refused,
+    tokenised,
     train_tokenizer,
 )
 
@@ -69,8 +72,6 @@ class Design:
         n_examples: Examples in each set.
         copies: Duplication count of each set.
         n_steps: Training steps; background fills what the sets leave.
-        max_example_tokens: Cut of an example, separator included.
-        separator: Text after each example.
         when: When the copies of each set are trained on; none: at random.
     """
 
@@ -79,8 +80,6 @@ class Design:
     n_examples: int
     copies: tuple[int, ...]
     n_steps: int
-    max_example_tokens: int
-    separator: str = "\n"
     when: tuple[When, ...] = ()
 
     def __post_init__(self) -> None:
@@ -114,6 +113,7 @@ class Texts:
         documents: Background, tokenised once for all models.
         pool: Examples that sets are sampled from, no two alike.
         encoded: Their ids.
+        refused: Indices of documents that `train.filters` leaves out.
     """
 
     tokenizer: Tokenizer
@@ -121,49 +121,51 @@ class Texts:
     documents: TokenCache
     pool: tuple[str, ...]
     encoded: Encoded
+    refused: np.ndarray
 
 
-def read_pool(
-    tokenizer: Tokenizer,
-    prefix_id: int,
-    documents: TokenCache,
+def read_texts(
+    corpus: Corpus | Sequence[str],
     pool: Sequence[str],
-    *,
-    max_example_tokens: int,
-    separator: str = "\n",
-) -> Texts:
-    """Background and pool together, the pool encoded.
-
-    Raises:
-        InputError: If an example and its separator give no ids.
-    """
-    encoded = encode_examples(
-        tokenizer, pool, separator=separator, max_example_tokens=max_example_tokens
-    )
-    return Texts(tokenizer, prefix_id, documents, tuple(pool), encoded)
-
-
-def texts_in_memory(
-    documents: Sequence[str], pool: Sequence[str], design: Design
-) -> Texts:
+    config: Config,
+    folder: Path | None = None,
+) -> tuple[Any, Texts]:
     """Train a tokenizer on the background, and encode it and the pool.
 
-    The same texts give the same tokenizer. For studies; `train.population` keeps what
-    it tokenised on disk.
+    The same texts give the same tokenizer. Files are tokenised into a cache in
+    `folder`.
+
+    Returns:
+        The transformers fast tokenizer, and the texts.
 
     Raises:
         InputError: If an example and its separator give no ids.
     """
-    tokenizer = train_tokenizer(documents, design.config.decoder.vocab_size)
+    keep = document_filter(config.data)
+    tokenizer = train_tokenizer(
+        corpus if keep is None else filter(keep, corpus), config.decoder.vocab_size
+    )
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
-    return read_pool(
+    encoded = encode_examples(
+        plain,
+        pool,
+        separator=config.data.separator,
+        max_example_tokens=config.data.max_example_tokens,
+    )
+    return tokenizer, Texts(
         plain,
         prefix_id(tokenizer),
-        as_cache(documents, plain),
-        pool,
-        max_example_tokens=design.max_example_tokens,
-        separator=design.separator,
+        tokenised(corpus, plain, folder),
+        tuple(pool),
+        encoded,
+        refused(corpus, keep),
     )
+
+
+def part_of(encoded: Encoded, indices: Sequence[int] | np.ndarray) -> Encoded:
+    """Some of the examples, in this order."""
+    ids = tuple(encoded.ids[i] for i in indices)
+    return Encoded(ids, encoded.separator, encoded.n_cut_ids[np.asarray(indices)])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -231,14 +233,7 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
             strict=True,
         )
     )
-    encoded = tuple(
-        Encoded(
-            tuple(texts.encoded.ids[i] for i in part),
-            texts.encoded.separator,
-            texts.encoded.n_cut_ids[part],
-        )
-        for part in members
-    )
+    encoded = tuple(part_of(texts.encoded, part) for part in members)
     stream = build_stream(
         _background(design, texts, encoded, seed=seed),
         list(zip(sets, encoded, strict=True)),
@@ -274,7 +269,9 @@ def _background(
             hint="raise --steps or --background-tokens, or plant fewer copies",
         )
     cache = texts.documents
-    order = choose_documents(cache.lengths, budget=n_ids, seed=seed)
+    order = choose_documents(
+        cache.lengths, budget=n_ids, seed=seed, without=texts.refused
+    )
     documents = cache.chosen(order if n_ids else order[:0])
     surplus = int(documents.lengths.sum()) - n_ids
     if surplus < 0:

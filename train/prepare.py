@@ -38,6 +38,7 @@ from train.background_check import check_background
 from train.config import Config, RunOptions, config_to_json
 from train.data import Corpus, Rows
 from train.export import TOKENIZER_DIR, read_run_tokenizer
+from train.filters import document_filter
 from train.manifest import Manifest, SetRecord, read_manifest, write_manifest
 from train.plant import (
     Canary,
@@ -61,12 +62,12 @@ from train.run_folder import (
 )
 from train.tokens import (
     Documents,
-    as_cache,
     choose_documents,
     decoded_texts,
     held_out,
     prefix_id,
-    token_cache,
+    refused,
+    tokenised,
     tokenizer_digest,
     train_tokenizer,
 )
@@ -170,26 +171,23 @@ def prepare(
         InputError: If there is too little text, or an example cannot be encoded.
     """
     config, seed, options, start = run.config, run.seed, run.options, run.start
+    keep = document_filter(config.data)
     if start is not None:
         tokenizer = start.tokenizer
     elif tokenizer is None:
-        tokenizer = train_tokenizer(corpus, config.decoder.vocab_size)
+        kept = corpus if keep is None else filter(keep, corpus)
+        tokenizer = train_tokenizer(kept, config.decoder.vocab_size)
     first_id = prefix_id(tokenizer) if start is None else start.prefix_id
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
-    if isinstance(corpus, Corpus):
-        assert options.cache is not None, "files are tokenised into a cache"
-        with progress_bar("tokenising", unit="bytes/s") as progress:
-            cache = token_cache(corpus, plain, options.cache, progress=progress)
-    else:
-        cache = as_cache(corpus, plain)
+    cache = tokenised(corpus, plain, options.cache)
     canaries = [
         (
             planned,
             encode_examples(
                 plain,
                 planned.planted,
-                separator=options.separator,
-                max_example_tokens=options.max_example_tokens,
+                separator=config.data.separator,
+                max_example_tokens=config.data.max_example_tokens,
             ),
         )
         for planned in run.sets
@@ -207,9 +205,15 @@ def prepare(
                 f"{planted} that are planted",
                 hint=f"--steps {-(-planted // config.step_tokens)}, or fewer copies",
             )
+    refused_M = refused(corpus, keep)
     out_M = np.zeros(0, np.int64)
     if options.validation_tokens is not None:
-        out_M = held_out(cache.lengths, n_ids=options.validation_tokens, seed=seed)
+        out_M = held_out(
+            cache.lengths,
+            n_ids=options.validation_tokens,
+            seed=seed,
+            without=refused_M,
+        )
     validation = validation_rows(cache.chosen(out_M), first_id, config)
     if len(out_M) and not len(validation):
         raise InputError(
@@ -220,7 +224,11 @@ def prepare(
     # In random order, up to the budget.
     documents = cache.chosen(
         choose_documents(
-            cache.lengths, budget=budget, seed=seed, epochs=epochs, without=out_M
+            cache.lengths,
+            budget=budget,
+            seed=seed,
+            epochs=epochs,
+            without=np.concatenate([out_M, refused_M]),
         )
     )
     stream = build_stream(
@@ -235,8 +243,7 @@ def prepare(
         seed=seed,
         code=code_version(),
         corpus_digest=cache.corpus_digest,
-        separator=options.separator,
-        max_example_tokens=options.max_example_tokens,
+        n_left_out=len(refused_M),
         finished=False,
         tokenizer_digest=tokenizer_digest(plain),
         first_id=first_id,
@@ -360,6 +367,8 @@ def stream_manifest(
     return Manifest(
         jaxcontam=__version__,
         preset=config.name,
+        separator=config.data.separator,
+        max_example_tokens=config.data.max_example_tokens,
         context=config.context,
         n_tokens=len(stream.ids),
         n_canary_tokens=stream.n_canary_ids,
@@ -539,12 +548,11 @@ def fetch_prepared(run: Run, stream_file: Path) -> Prepared:
 def _check(manifest: Manifest, place: str, run: Run) -> None:
     """Refuse what was prepared for another run."""
     start = run.start
-    given = ("separator", "max_example_tokens", "allow_overlap")
     before = {
         "seed": manifest.seed,
-        **{name: getattr(manifest, name) for name in given},
+        "allow_overlap": manifest.allow_overlap,
         "init": manifest.init_fingerprint,
-        "recipe": manifest.recipe,
+        "recipe": run_inputs(manifest)["recipe"],
         "sets": [
             (row.name, row.copies, row.when, row.layout, row.form, row.fingerprint)
             for row in manifest.sets
@@ -552,7 +560,7 @@ def _check(manifest: Manifest, place: str, run: Run) -> None:
     }
     now = {
         "seed": run.seed,
-        **{name: getattr(run.options, name) for name in given},
+        "allow_overlap": run.options.allow_overlap,
         "init": None if start is None else start.checkpoint.fingerprint,
         "recipe": config_to_json(run.config),
         "sets": [

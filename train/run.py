@@ -40,6 +40,7 @@ from train.config import Config, RunOptions
 from train.data import Corpus, Rows, row_batches
 from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model
 from train.loop import (
+    OfSteps,
     Trained,
     Watch,
     check_rows,
@@ -54,6 +55,7 @@ from train.manifest import (
     read_manifest,
     write_manifest,
 )
+from train.optimizer import learning_rate
 from train.page import PAGE_NAME, write_training_page
 from train.plant import PlannedSet, check_sets
 from train.prepare import (
@@ -91,7 +93,7 @@ from train.run_folder import (
     keep_at_home,
     run_home,
 )
-from train.step import StepMetrics, fresh_decoder, learning_rate, whole_decoder
+from train.step import fresh_decoder, whole_decoder
 
 # Unless --validate-every says otherwise.
 _N_VALIDATIONS = 20
@@ -433,13 +435,13 @@ class RunLog:
         )
         self._start = time.monotonic()
 
-    def steps(self, before: int, metrics: StepMetrics) -> None:
+    def steps(self, before: int, of_steps: OfSteps) -> None:
         """Write the numbers of the steps that follow `before` steps."""
-        last = before + len(metrics.loss)
-        state = self.progress.update(last, metrics.loss.tolist())
+        last = before + len(of_steps["loss"])
+        state = self.progress.update(last, of_steps["loss"].tolist())
         self._metrics.add(
             last,
-            metrics._asdict() | {"rate": self._rates_N[before:last]},
+            of_steps | {"rate": self._rates_N[before:last]},
             tokens_a_step=self._step_tokens,
             seconds=time.monotonic() - self._start,
             tokens_per_second=state.tokens_per_second,

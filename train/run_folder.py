@@ -25,6 +25,7 @@ from jaxcontam.processes import (
     process_index,
 )
 from train.checkpoints import CHECKPOINTS_DIR, saved_steps
+from train.config import recipe_now
 from train.manifest import Manifest, read_manifest
 
 MODEL_DIR = "model"
@@ -102,13 +103,20 @@ def run_inputs(manifest: Manifest) -> dict[str, Any]:
         del fields[name]
     for row in fields["sets"]:
         del row["overlap"]
+    data = {name: fields[name] for name in ("separator", "max_example_tokens")}
+    fields["recipe"] = recipe_now(fields["recipe"], **data)
     return fields
 
 
 def first_difference(before: Any, now: Any, name: str) -> str:
     """The first input that differs, in words."""
     if isinstance(before, dict) and isinstance(now, dict):
-        key = next(key for key in before | now if before.get(key) != now.get(key))
+        missing = object()
+        key = next(
+            key
+            for key in before | now
+            if before.get(key, missing) != now.get(key, missing)
+        )
         path = f"{name}.{key}" if name else key
         return first_difference(before.get(key), now.get(key), path)
     if isinstance(before, list) or isinstance(now, list):

@@ -19,7 +19,7 @@ import json
 import shutil
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import quiet_transformers, read_fast_tokenizer
-from jaxcontam.progress import Progress
+from jaxcontam.progress import Progress, progress_bar
 from train.data import Corpus
 
 BOS = "<|bos|>"
@@ -199,15 +199,33 @@ class Documents:
             yield self.ids[begin : begin + n]
 
 
-def held_out(lengths_M: np.ndarray, *, n_ids: int, seed: int) -> np.ndarray:
+def refused(documents: Iterable[str], keep: Callable[[str], bool] | None) -> np.ndarray:
+    """Indices of the documents that a filter does not keep, int64; they are read."""
+    if keep is None:
+        return np.zeros(0, np.int64)
+    return np.array([i for i, text in enumerate(documents) if not keep(text)], np.int64)
+
+
+def held_out(
+    lengths_M: np.ndarray,
+    *,
+    n_ids: int,
+    seed: int,
+    without: np.ndarray | None = None,
+) -> np.ndarray:
     """Random documents up to and with the one that reaches `n_ids`.
 
     They are the last ones of the order of `choose_documents`, which begins as it would
-    without them.
+    without them. `without` is left out of both.
     """
-    order_M = np.random.default_rng([seed, 0]).permutation(len(lengths_M))[::-1]
+    order_M = _order(lengths_M, seed, without)[::-1]
     n_before = np.searchsorted(np.cumsum(lengths_M[order_M]), n_ids)
     return order_M[: n_before + 1]
+
+
+def _order(lengths_M: np.ndarray, seed: int, without: np.ndarray | None) -> np.ndarray:
+    order_M = np.random.default_rng([seed, 0]).permutation(len(lengths_M))
+    return order_M if without is None else order_M[~np.isin(order_M, without)]
 
 
 def choose_documents(
@@ -228,9 +246,7 @@ def choose_documents(
             None goes through all documents as often as the budget wants.
         without: Indices of documents that are left out.
     """
-    order_M = np.random.default_rng([seed, 0]).permutation(len(lengths_M))
-    if without is not None:
-        order_M = order_M[~np.isin(order_M, without)]
+    order_M = _order(lengths_M, seed, without)
 
     def up_to_budget(order_C: np.ndarray) -> np.ndarray:
         if budget is None:
@@ -262,6 +278,17 @@ def id_type(tokenizer: Tokenizer) -> np.dtype:
     """Two bytes an id where the vocabulary fits, else int32."""
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
     return np.dtype("<u2" if largest < 1 << 16 else "<i4")
+
+
+def tokenised(
+    corpus: Corpus | Sequence[str], tokenizer: Tokenizer, folder: Path | None
+) -> TokenCache:
+    """The ids of a corpus: of files in a cache below `folder`, of texts in memory."""
+    if not isinstance(corpus, Corpus):
+        return as_cache(corpus, tokenizer)
+    assert folder is not None, "files are tokenised into a cache"
+    with progress_bar("tokenising", unit="bytes/s") as progress:
+        return token_cache(corpus, tokenizer, folder, progress=progress)
 
 
 def as_cache(documents: Sequence[str], tokenizer: Tokenizer) -> TokenCache:

@@ -12,15 +12,16 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
 from train.config import (
+    PARTS,
     PRESETS,
-    Compute,
     ConfigFlags,
     Optimizer,
     changes,
     config_from_json,
     config_to_json,
+    recipe_now,
 )
-from train.step import adamw, learning_rate
+from train.optimizer import learning_rate, make_optimizer
 
 # Published sizes of GPT-2 and TinyLlama; the others follow from their names.
 MILLIONS = {
@@ -39,6 +40,8 @@ OTHERS = {
     "batch_rows": 24,
     "row_tokens": 17,
     "isolate_documents": True,
+    "separator": " ",
+    "max_example_tokens": 30,
     "peak_rate": 0.0123,
     "schedule": "constant",
     "warmup": 0.3,
@@ -70,15 +73,26 @@ def test_a_preset_can_be_saved_in_its_family_and_kept_as_json(name):
 
 
 def test_every_option_is_a_flag_and_every_flag_an_option():
-    options = {
-        one.name for part in (Optimizer, Compute) for one in dataclasses.fields(part)
-    }
+    options = {one.name for part in PARTS.values() for one in dataclasses.fields(part)}
     flags = {one.name for one in dataclasses.fields(ConfigFlags)}
-    assert options <= flags == {"preset", *OTHERS}
+    # There is one optimiser so far.
+    assert options <= flags == {"preset", "optimizer", *OTHERS}
     found = ConfigFlags(preset="tiny", **OTHERS).configured()
     assert changes(found, PRESETS["tiny"]) == OTHERS
     assert config_from_json(config_to_json(found)) == found
     assert ConfigFlags().configured() == PRESETS["tiny"]
+
+
+def test_an_option_that_a_stored_recipe_lacks_has_its_default_and_others_are_kept():
+    now = config_to_json(PRESETS["pulse"].changed(separator=" "))
+    stored = {name: value for name, value in now.items() if name != "isolate_documents"}
+    stored |= {"optimizer": {"peak_rate": 5e-3}, "compute": None}
+    del stored["data"]
+    assert recipe_now(stored, separator=" ") == now
+    # An option that this version does not have is no default of any.
+    strange = {**stored, "compute": {"speed": 3}}
+    assert recipe_now(strange) == strange
+    assert recipe_now(None) is None
 
 
 @pytest.mark.parametrize(
@@ -122,7 +136,7 @@ def test_the_first_update_is_adams_in_closed_form_and_only_kernels_decay():
     """A first moment over the root of a first second moment is the gradient's sign."""
     params = {"a": {"kernel": jnp.array([2.0, -4.0])}, "scale": jnp.array([3.0])}
     config = Optimizer(peak_rate=0.1, schedule="constant", warmup=0.0, weight_decay=0.5)
-    update = adamw(config, 10, params)
+    update = make_optimizer(config, 10)
     state = update.init(params)
     gradients = {"a": {"kernel": jnp.array([0.3, -0.4])}, "scale": jnp.array([1e3])}
     # The warm-up is one step at the least, whose rate is 0.
