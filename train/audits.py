@@ -39,14 +39,7 @@ _DIVERGED = "training diverged; lower the learning rate"
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class AuditPlan:
-    """What every audit of a run scores: made once, before training.
-
-    Attributes:
-        sets: The manifest's rows, by name.
-        tests: Order tests of every set.
-        texts: Ids of each example, prefix included, of the sets whose texts are ranked.
-        references: For each set the unseen sets that its texts are ranked among.
-    """
+    """What every audit of a run scores: made once, before training."""
 
     sets: Mapping[str, SetRecord]
     tests: tuple[PlannedTest, ...]
@@ -67,14 +60,10 @@ def plan_audit(
     """Design the tests of every set; asks no model.
 
     Args:
-        benchmarks: The sets and controls of the manifest.
         manifest: Says how examples were cut, and which steps trained on each copy.
         tokenizer: Adds no special tokens.
-        prefix_id: BOS, or None.
-        context: Tokens that the model reads at once.
         seed: Seed of the tests; the same for every step, so that curves do not jitter
             with the random orders.
-        tests: Names of order tests.
 
     Raises:
         InputError: If there is no such test, or a set is too small for one.

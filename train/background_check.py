@@ -39,10 +39,7 @@ class _Wanted:
     """What to look for on behalf of all sets; examples count through all of them.
 
     Attributes:
-        index: Index of the texts of at least `SHORT` words.
         begins: Number of each set's first example, and of all examples.
-        set_of: Number of the set of each form.
-        n_compared: Examples of each set that have a form.
     """
 
     index: ExampleIndex
@@ -66,12 +63,8 @@ def check_background(
     and as they are planted.
 
     Args:
-        documents: The background that is trained on; read once.
-        sets: Planted sets and controls, no two of one name.
-        allow_overlap: Do not refuse a control that is found.
         n_documents: How many documents there are, for `progress`; asked of
             `documents` if it is a sequence.
-        progress: Called with documents done and documents in all.
 
     Returns:
         The counts of each set, by its name.

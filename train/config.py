@@ -36,7 +36,6 @@ class Config:
 
     Attributes:
         name: Of the preset, or of the model that training starts from.
-        decoder: Its shape.
         model_type: Family whose tensor names and config the model is saved with.
     """
 
@@ -75,9 +74,6 @@ class Config:
 
     def changed(self, **fields: Any) -> "Config":
         """This configuration with other values of its fields and of its parts' fields.
-
-        Args:
-            **fields: Name -> value; None keeps what there is.
 
         Raises:
             InputError: If rows are longer than the model's context, or documents cannot
@@ -219,8 +215,8 @@ class RunOptions:
     background_tokens: int | None = None
     """Take random documents up to this many tokens (default: all, once)."""
     epochs: int | None = None
-    """Go through that background this often, each time in another order (default: 1).
-    """
+    """Go through that background this often, each time in another order (default:
+    once)."""
     steps: int | None = None
     """Train this many steps: as much background, once or more, as that takes."""
     validation_tokens: int | None = None

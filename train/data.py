@@ -77,7 +77,6 @@ class Corpus:
     """Documents in their order, from one part after another.
 
     Attributes:
-        parts: Files and splits, in the order of the names that were given.
         passed_over: Files of the folders that are of no kind that is read.
     """
 
@@ -106,7 +105,6 @@ def open_corpus(
         names: Each a file (those of `jaxcontam.data.corpus`, and .array_record), a
             folder of such files with the folders in it,
             `tfds:NAME[:VERSION]/SPLIT`, or `hf:NAME[:CONFIG]:SPLIT`.
-        text_field: Field of a record, or column, that is its text.
         leave_out: A folder that is not searched: sets that an earlier run wrote there
             are no background of the next.
 
@@ -439,7 +437,6 @@ class Rows:
         ids: (N,) ids of any integer type, in memory or mapped from a file. The stream
             is a circle: what follows its last id is its first.
         starts: (R,) where each row begins.
-        context: T.
     """
 
     ids: np.ndarray
@@ -473,12 +470,9 @@ def row_batches(
     state is a step count, equal in all processes.
 
     Args:
-        rows: All rows of the run.
-        batch_rows: B, rows of a global batch.
         n_steps: Batches in all; every process gets as many, or a collective hangs.
         process: Which process this is; it gets rows process, process + n_processes, ...
             of each global batch.
-        n_processes: Processes in all; divides B.
         n_threads: Threads that read ahead; 0 reads when asked.
 
     Raises:

@@ -60,10 +60,8 @@ class Watch:
         steps: Called with the steps done before and the numbers of the next ones, in
             order, each step once; after a restart from the checkpoint's step on.
         audit: Called with a step and the decoder after it.
-        audit_steps: When.
         validation: Called with a step and what measures the mean loss of the rows that
             are held out, which every process has to call.
-        validation_steps: When.
     """
 
     steps: Callable[[int, OfSteps], None] = lambda before, metrics: None
@@ -75,13 +73,7 @@ class Watch:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """State of a run when training returns.
-
-    Attributes:
-        decoder: After `step`.
-        step: Steps done.
-        finished: Whether these are all.
-    """
+    """State of a run when training returns."""
 
     decoder: Decoder
     step: int
@@ -107,19 +99,15 @@ def train(
     The weights do not depend on when checkpoints are written or where a run was cut.
 
     Args:
-        config: Batch, rate, schedule and how to compute.
         decoder: With the weights to start from, on the mesh or equal on every process;
             their buffers are donated.
         batches: Yields (B, T + 1) int32 rows of this process.
-        n_steps: Length of the schedule; the batches last as long.
-        mesh: From `training_mesh`; None is its default.
         checkpoints: Where to save and resume; None saves nothing.
         checkpoint_steps: Save every N steps; None is as often as saving takes 2 % of
             the time, but at most every minute and at least every half hour, by the
             clock of process 0.
         first_id: Id that begins each document; used if the configuration isolates them.
         validation: Gives the batches that are held out, rows of this process.
-        watch: Callbacks of the run.
         should_stop: Called after each step; when true in any process, all save and
             return.
 

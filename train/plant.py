@@ -59,9 +59,6 @@ class PlannedSet:
     """A benchmark and how to plant it.
 
     Attributes:
-        benchmark: The examples as audits will read them.
-        copies: Duplication count; 0 keeps a control.
-        shuffled: Draw a fresh order for each copy.
         layout: `block` for copies that stand in one piece, `spread` for examples
             that stand each at a random place, where there is no order to keep.
         when: Fractions of training are taken in turn by the copies.
@@ -168,7 +165,6 @@ def halves(planned: PlannedSet, *, at_random: bool) -> tuple[PlannedSet, Planned
 
     Args:
         planned: At least two examples; of an odd number one more is planted.
-        at_random: Plant a random half; else the first half.
     """
     n = len(planned.benchmark)
     order = np.arange(n)
@@ -394,7 +390,6 @@ class Timed:
     Attributes:
         fraction: When it begins, as a share of training in [0, 1]; None for a
             random time.
-        spans: In the order in which they are trained on.
     """
 
     fraction: float | None
@@ -408,7 +403,6 @@ class Stream:
     Attributes:
         ids: (N,) int32 in memory; in a file uint16 where all ids fit.
         copies: Those of each set: blocks in the stream's order, spread ones by number.
-        timed: What has its own time.
     """
 
     ids: np.ndarray
@@ -456,7 +450,6 @@ def build_stream(
         documents: The background, in its order; ids that are mapped from a file need
             not fit in memory together.
         canaries: Sets to plant with the ids of their texts, no two of one name.
-        prefix_id: BOS.
         seed: Seeds the boundaries and the orders of shuffled copies.
         out: A .npy file that takes the ids instead of memory; it stands there once
             it is whole.
@@ -531,7 +524,6 @@ def training_order(
 
     Args:
         n_ids: N, the length of the stream.
-        context: T.
         seed: Draws the phase, the random order and random times. Sets that have a
             time of their own move rows; neither where rows are cut nor the order of
             the others depends on them.
@@ -709,9 +701,6 @@ def rows_of_spans(
 
     Args:
         spans_C2: Place of the first id, and number of ids, at least 1, of each.
-        starts_R: From `training_order`.
-        context: T.
-        n_ids_in_all: N.
 
     Returns:
         (rows, spans): index of a row in the order of training, and the span of which

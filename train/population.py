@@ -285,14 +285,11 @@ class ModelResult:
     """One finished model.
 
     Attributes:
-        seed: Seed of sets, stream, weights and tests.
         n_parameters: Tied weights counted once.
-        n_tokens: Target tokens of training.
         n_canary_tokens: Ids of all copies of all sets.
         loss: Mean of the last steps, nats per token.
         train_seconds: Wall time of planning and training, compilation included; where
             models are trained together, a model's share.
-        test_seconds: Likewise of tests.
         cpu_seconds: CPU time of both, which other programs on the machine do not
             lengthen much.
         rows: One per set; empty without tests.
@@ -420,15 +417,9 @@ class PowerRow:
     """Share of sets that a test finds at one duplication count.
 
     Attributes:
-        method: The test.
         copies: Duplication count; at 0 the share is the test's size.
-        level: Significance level.
-        n_sets: Sets tested, one or more a model.
-        n_rejected: p-values at or below the level.
         low: Lower end of the 95 % Wilson interval of the share, which treats sets of
             one model as independent.
-        high: Its upper end.
-        median_log10_p: Over the sets.
         mean_effect: Nats per boundary, over the sets.
     """
 

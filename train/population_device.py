@@ -61,10 +61,7 @@ def train_scanned(
     weights.
 
     Args:
-        config: Shape, batch and learning rate.
         rows_RT: (R, T + 1) int32 ids, in the order of training.
-        seed: Seeds the weights.
-        first_id: As of `train.loop.train`.
 
     Returns:
         The decoder and the loss of each step, nats per token.
@@ -92,9 +89,6 @@ def train_together(
 
     Args:
         config: Shape, batch and learning rate.
-        rows_MRT: (M, R, T + 1) int32 ids of each model.
-        seeds: Seed of each model's weights.
-        first_id: As of `train.loop.train`.
 
     Returns:
         The graph, weights with an axis of models in front, and (M, N) losses.
@@ -185,8 +179,6 @@ def score_population(
     Args:
         graphdef: Graph definition of the decoder, from `nnx.split`.
         states: Weights with an axis of M models in front; see `stacked`.
-        groups: Pairs of each model.
-        context: Tokens that the models read at once.
         batch_tokens: Tokens that a device scores side by side; None chooses.
         side_by_side: Whether models are; None is the platform's better way.
 

@@ -68,9 +68,6 @@ class Design:
 
     Attributes:
         name: Prefix of the sets' names.
-        config: Model and batch.
-        n_examples: Examples in each set.
-        copies: Duplication count of each set.
         n_steps: Training steps; background fills what the sets leave.
         when: When the copies of each set are trained on; none: at random.
     """
@@ -173,10 +170,6 @@ class PlannedModel:
     """One model before its training.
 
     Attributes:
-        seed: Seed of sets, stream, weights and tests.
-        sets: Its sets, one a duplication count.
-        encoded: Their ids.
-        stream: Background and copies.
         rows: (R, T + 1) int32 ids, exactly the design's steps.
         starts: (R,) where each row starts in the stream.
     """
@@ -289,16 +282,10 @@ class Job:
     """Everything that a process needs to train any model of a population.
 
     Attributes:
-        design: What the models share.
-        out: Folder of the population.
         test: Method that tests every set, or None.
         weights: Whether models, sets and streams are kept.
-        code: Git commit, for manifests.
         sources: `source_digest` of what trains and tests.
         tokenizer: A transformers fast tokenizer, as models are saved with it.
-        texts: Background and pool; processes share the background's files.
-        tokenizer_digest: SHA-256 of the tokenizer's JSON.
-        pool_digest: Digest of the pool, in its order.
         device: What computes: `scan` or `vmap`, and on which kind of device.
     """
 
@@ -362,13 +349,8 @@ class TrainedModel:
     """A trained model, scored but not yet analysed or written.
 
     Attributes:
-        seed: Its seed.
         losses: (n_steps,) float32, nats per token.
         scored: Scores of its tests, or why they cannot be scored.
-        weights: Leaves of the decoder's state, in host memory.
-        train_seconds: Its share of the wall time of planning and training.
-        score_seconds: Its share of the wall time of scoring.
-        cpu_seconds: Its share of the process's CPU time.
     """
 
     seed: int

@@ -96,8 +96,6 @@ class Start:
     Attributes:
         checkpoint: Training takes the weights of its decoder.
         prefix_id: Before each document and each copy.
-        tokenizer: Its transformers fast tokenizer.
-        raw_config: Fields of its config.json.
     """
 
     checkpoint: Checkpoint
@@ -116,9 +114,7 @@ class Prepared:
         validation: (R, T + 1) int32, rows that are held out; R may be 0.
         documents: The background that was chosen; None where the manifest is of a run
             that was prepared elsewhere, and searched.
-        tokenizer: A transformers fast tokenizer.
         plain: The same without special tokens.
-        prefix_id: Before each document and each copy.
     """
 
     manifest: Manifest
@@ -135,11 +131,6 @@ class Run:
     """What a run trains, and where.
 
     Attributes:
-        sets: Test sets and controls.
-        config: Model and batch.
-        seed: The same seed gives the same weights.
-        out: Folder of the run.
-        options: See `RunOptions`.
         start: The model that it continues; None begins with random weights.
         mesh: Devices of all processes; None where there is only one, or none is used.
         home: An `etils.epath.Path`: where checkpoints are kept.
@@ -162,8 +153,6 @@ def prepare(
 
     Args:
         run: Its `out` is not read.
-        corpus: Background: files, or texts in memory.
-        stream_file: Takes the ids.
         tokenizer: A transformers fast tokenizer; None takes that of `start`, or trains
             one on the corpus.
 
@@ -356,11 +345,8 @@ def stream_manifest(
     """The manifest of a run.
 
     Args:
-        canaries: The sets, each with the ids of its `planted` texts.
-        stream: Holds their copies.
         starts_R: Starts of the R rows in training order; those that do not fill a step
             are not trained on.
-        config: Model and batch.
         **said: Fields that follow from nothing of these.
     """
     n_steps = len(starts_R) // config.batch_rows

@@ -155,10 +155,7 @@ class MetricsLog(StepLog):
         Args:
             last_step: Number of the last one, from 1.
             of_steps: Name -> a float32 number of each step.
-            tokens_a_step: Targets.
             seconds: Since this process began to train.
-            tokens_per_second: Over the last minute.
-            mfu: Share of the peak, over the same.
         """
         block = {
             "seconds": round(self._seconds_before + seconds, 3),
@@ -275,12 +272,9 @@ class TrainingProgress:
         """Describe the run.
 
         Args:
-            n_steps: Steps in all.
-            tokens_a_step: Targets.
             flops_a_step: At least; see `Config.step_flops`.
             peak_tflops: 10^12 operations a second that all devices together could do;
                 without it no MFU is shown.
-            clock: Seconds.
         """
         self._n_steps, self._tokens_a_step = n_steps, tokens_a_step
         self._flops_a_step, self._peak_tflops = flops_a_step, peak_tflops
@@ -350,9 +344,6 @@ class AuditRow:
     """One test of one set at one step: a line of audits.jsonl.
 
     Attributes:
-        step: Training steps done.
-        tokens: Targets trained on so far.
-        set: Name of the planted set or control.
         copies: Copies of it in all training data; 0 for a control.
         copies_seen: Copies of which some part was trained on by this step.
         method: A row of METHODS: an order test, or `min_k`.
@@ -361,12 +352,10 @@ class AuditRow:
         p_value: Uncorrected.
         log10_p: log10 of it, without its limit at 1e-300.
         effect: Nats per example boundary.
-        effect_se: Its standard error.
         mde: Smallest effect found with power 0.8 at level 0.001.
         auc: For `min_k`, the probability that a text of the set outscores one of the
             reference; None for order tests, like its standard error. A ranking, which
             proves nothing.
-        auc_se: DeLong standard error.
         reference: Sets that it is compared with; empty for order tests.
     """
 
@@ -432,7 +421,6 @@ def audit_steps(
     Args:
         at: Shares of training: 0 is before the first step, 1 after the last one.
         every: Also after every N steps and after the last one; None for none.
-        n_steps: Steps in all.
     """
     # A share above 0 asks for a model that was trained, however little.
     steps = {max(1, round(share * n_steps)) if share else 0 for share in at}

@@ -119,14 +119,9 @@ def pretrain(
     inputs resumes from its last checkpoint.
 
     Args:
-        corpus: Background: files, or texts in memory.
-        sets: Test sets and controls.
         config: Model and batch; that of `start` has its shape.
         out: Folder; `model/`, `sets/`, `manifest.json`, `stream.npy`, `metrics.jsonl`
             and `training.html` are written there.
-        seed: The same seed gives the same weights.
-        options: See `RunOptions`.
-        start: Continues training this model; None begins with random weights.
         tokenizer: A transformers fast tokenizer; None takes that of `start`, or trains
             one on the corpus.
 
@@ -404,10 +399,8 @@ class RunLog:
         """Open the logs, without rows after the step that the run resumes from.
 
         Args:
-            run: With its folder, where manifest.json is if there is a plan.
             manifest: Says how many steps there are, and what is held out.
             last_step: That of the checkpoint; 0 starts anew.
-            plan: What an audit scores; None audits nothing.
 
         Raises:
             InputError: If a log is damaged, or tensorboardX is missing.

@@ -182,8 +182,6 @@ def one_line(flag: str, place: str, done: str) -> Iterator[None]:
     """Turn errors of a block that only reads or writes a place into one line.
 
     Args:
-        flag: The flag that named it.
-        place: A folder or an address.
         done: What the block does to it: `read` or `written`.
 
     Raises:
@@ -214,7 +212,6 @@ def run_home(word: str | None, out: Path, flag: str = "--checkpoints") -> Any:
 
     Args:
         word: A folder or an address; None is `out`.
-        out: Folder of the run.
         flag: That the word was typed after.
 
     Returns:

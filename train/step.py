@@ -70,8 +70,6 @@ def build_step(
 
     Args:
         graphdef: Graph definition of the decoder, from `nnx.split`.
-        config: Batch, loss and optimiser.
-        n_steps: Length of the learning rate's schedule.
         first_id: Id that begins each document; used if the configuration isolates them.
         mesh: With axes `data` and `fsdp`; rows are split over both, and weights as
             `mesh_sharding` says. None is one device.

@@ -60,7 +60,6 @@ def train_tokenizer(
         documents: Texts; the first ones are taken, up to and with the one that reaches
             `sample_bytes`. This is the beginning of a larger corpus, not a random
             sample: later files do not affect the vocabulary.
-        vocab_size: Ids, BOS included.
         sample_bytes: UTF-8 bytes of text to take.
     """
     quiet_transformers()
@@ -177,8 +176,6 @@ class Documents:
 
     Attributes:
         ids: (N,) of any integer type, mapped or in memory.
-        begins: (C,) int64, where each begins.
-        lengths: (C,) int64, ids of each.
     """
 
     ids: np.ndarray
@@ -239,12 +236,10 @@ def choose_documents(
     """Documents in a random order, up to and with the one that reaches the budget.
 
     Args:
-        lengths_M: Ids of each document.
         budget: Ids to take; None takes all documents.
         seed: The same seed gives the same order, whatever the budget.
         epochs: Times that what is taken is gone through, each time in another order;
             None goes through all documents as often as the budget wants.
-        without: Indices of documents that are left out.
     """
     order_M = _order(lengths_M, seed, without)
 
@@ -323,7 +318,6 @@ def token_cache(
     ask for it at once, one makes it and the other waits.
 
     Args:
-        corpus: Where the documents come from.
         tokenizer: As made by `plain_tokenizer`: it cuts and pads nothing.
         folder: Parent of all caches; each has a subfolder.
         progress: Called with bytes of the corpus done (an estimate) and in all.
@@ -360,8 +354,6 @@ class Block:
     """Tokenised documents of a stretch of the corpus.
 
     Attributes:
-        ids: Ids of all documents, concatenated.
-        lengths: int64, ids of each document.
         texts: SHA-256 of each text, concatenated.
     """
 
