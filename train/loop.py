@@ -293,7 +293,8 @@ class _Fetched:
         if not steps:
             return
         host = jax.device_get(list(steps))
-        found = {name: np.array([one[name] for one in host]) for name in host[0]}
+        names = sorted(host[0], key=lambda name: (name != "loss", name))
+        found = {name: np.array([one[name] for one in host]) for name in names}
         self._report(self._done, found)
         lost = np.flatnonzero(~np.isfinite(found["loss"]))
         if len(lost):

@@ -1,6 +1,7 @@
 """One configuration: presets as large as their names say, flags for every field."""
 
 import dataclasses
+from typing import get_args, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from jaxcontam.models.families import FAMILIES
 from train.config import (
     PARTS,
     PRESETS,
+    Config,
     ConfigFlags,
     Optimizer,
     changes,
@@ -35,25 +37,6 @@ MILLIONS = {
     "1.4b": 1_440,
     "llama-1b": 1_100,
 }
-# A value of each flag that no preset has.
-OTHERS = {
-    "batch_rows": 24,
-    "row_tokens": 17,
-    "isolate_documents": True,
-    "separator": " ",
-    "max_example_tokens": 30,
-    "peak_rate": 0.0123,
-    "schedule": "constant",
-    "warmup": 0.3,
-    "final_rate": 0.4,
-    "beta1": 0.5,
-    "beta2": 0.6,
-    "weight_decay": 0.7,
-    "clip_norm": 8.0,
-    "dtype": "bfloat16",
-    "remat": True,
-    "micro_batches": 3,
-}
 
 
 @pytest.mark.parametrize("name", MILLIONS)
@@ -72,13 +55,36 @@ def test_a_preset_can_be_saved_in_its_family_and_kept_as_json(name):
     assert config_from_json(config_to_json(config)) == config
 
 
+def other_values():
+    """A value of every flag that the smallest preset does not have."""
+    parts = [("", Config), *PARTS.items()]
+    found = {}
+    for name, part in parts:
+        usual = getattr(PRESETS["pulse"], name) if name else PRESETS["pulse"]
+        hints = get_type_hints(part)
+        for one in dataclasses.fields(part):
+            if not one.metadata:
+                continue
+            value, choices = getattr(usual, one.name), get_args(hints[one.name])
+            if isinstance(value, bool):
+                found[one.name] = not value
+            elif isinstance(value, float):
+                found[one.name] = 0.77
+            elif isinstance(value, str):
+                found[one.name] = choices[-1] if choices else "another"
+            else:
+                found[one.name] = 3
+    return found
+
+
 def test_every_option_is_a_flag_and_every_flag_an_option():
-    options = {one.name for part in PARTS.values() for one in dataclasses.fields(part)}
+    others = other_values()
     flags = {one.name for one in dataclasses.fields(ConfigFlags)}
-    # There is one optimiser so far.
-    assert options <= flags == {"preset", "optimizer", *OTHERS}
-    found = ConfigFlags(preset="tiny", **OTHERS).configured()
-    assert changes(found, PRESETS["tiny"]) == OTHERS
+    assert flags == {"preset", *others}
+    if others["optimizer"] == PRESETS["pulse"].optimizer.optimizer:
+        del others["optimizer"]  # the only one
+    found = ConfigFlags(preset="pulse", **others).configured()
+    assert changes(found, PRESETS["pulse"]) == others
     assert config_from_json(config_to_json(found)) == found
     assert ConfigFlags().configured() == PRESETS["tiny"]
 
