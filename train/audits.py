@@ -64,9 +64,6 @@ def plan_audit(
         tokenizer: Adds no special tokens.
         seed: Seed of the tests; the same for every step, so that curves do not jitter
             with the random orders.
-
-    Raises:
-        InputError: If there is no such test, or a set is too small for one.
     """
     encoded = {one.name: encode_planted(tokenizer, one, manifest) for one in benchmarks}
     planned = tuple(
@@ -102,11 +99,7 @@ def audit_model(
     step: int,
     tokens: int,
 ) -> list[AuditRow]:
-    """Test every set and rank its texts, with the weights that a run has at a step.
-
-    Raises:
-        InputError: If the model gives a number that is not finite.
-    """
+    """Test every set and rank its texts, with the weights that a run has at a step."""
     # Other processes of the run wait at a barrier.
     scorer = local_scorer(decoder)
     rows = []

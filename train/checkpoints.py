@@ -175,9 +175,6 @@ def restore_params(
 
     Returns:
         The config, the step, and a decoder with the weights.
-
-    Raises:
-        InputError: If there is no such checkpoint; names those that there are.
     """
     import orbax.checkpoint as ocp
 

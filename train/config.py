@@ -73,12 +73,7 @@ class Config:
         return 3 * forward_flops(self.decoder, [self.context] * self.batch_rows)
 
     def changed(self, **fields: Any) -> "Config":
-        """This configuration with other values of its fields and of its parts' fields.
-
-        Raises:
-            InputError: If rows are longer than the model's context, or documents cannot
-                be isolated.
-        """
+        """This configuration with other values of its fields and of its parts' fields."""
         given = {name: value for name, value in fields.items() if value is not None}
         if given.get("isolate_documents") and self.decoder.delta is not None:
             raise InputError(
@@ -180,11 +175,7 @@ class ConfigFlags(option_flags((Config, *PARTS.values())), _Preset):
         check_options(self)
 
     def configured(self, base: Config | None = None) -> Config:
-        """The preset, or another configuration, with what the flags change.
-
-        Raises:
-            InputError: If rows are longer than the model's context.
-        """
+        """The preset, or another configuration, with what the flags change."""
         base = PRESETS[self.preset or DEFAULT_PRESET] if base is None else base
         given = {name: getattr(self, name) for name in _FLAGS}
         if self.separator is not None:

@@ -242,12 +242,7 @@ def _json_of(record: bytes) -> object:
 
 
 def array_records(path: Path) -> Iterator[bytes]:
-    """Records of an .array_record.
-
-    Raises:
-        InputError: If it is damaged or holds none: the library calls a file whose end
-            is missing empty, and says no more.
-    """
+    """Records of an .array_record."""
     from array_record.python.array_record_module import ArrayRecordReader
 
     row = 0
@@ -334,9 +329,6 @@ def tfds_parts(word: str, text_field: str) -> list[Part]:
 
     Splits may be sliced and added as TFDS does it, such as `train[:10%]`; only the
     rows asked for are read, whatever the format of the files.
-
-    Raises:
-        InputError: If it is not prepared here, or there is no such split or field.
     """
     if (match := _TFDS_WORD.fullmatch(word)) is None:
         raise InputError(

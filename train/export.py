@@ -53,10 +53,6 @@ def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -
 
     Returns:
         The folder of the model.
-
-    Raises:
-        InputError: If there is no such run or checkpoint, or `out` holds something
-            else.
     """
     if not run_dir.is_dir():
         raise InputError(f"{run_dir}: no such folder", hint="name the folder of a run")
@@ -109,9 +105,6 @@ def read_run_tokenizer(run_dir: Path):
 
     Returns:
         A transformers fast tokenizer.
-
-    Raises:
-        InputError: If the run has none.
     """
     folder = run_dir / TOKENIZER_DIR
     if not (folder / "tokenizer.json").is_file():

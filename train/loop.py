@@ -110,9 +110,6 @@ def train(
         validation: Gives the batches that are held out, rows of this process.
         should_stop: Called after each step; when true in any process, all save and
             return.
-
-    Raises:
-        InputError: If a loss is no number, or rows do not divide; see `check_rows`.
     """
     watch = watch or Watch()
     mesh = training_mesh() if mesh is None else mesh
@@ -190,20 +187,13 @@ def training_mesh(shape: MeshShape | None = None) -> Mesh | None:
     """The devices of all processes; None where there is only one.
 
     Without a shape each holds a copy of the model.
-
-    Raises:
-        InputError: If they do not make this shape.
     """
     mesh = device_mesh(shape or MeshShape())
     return mesh if mesh.size > 1 else None
 
 
 def check_rows(config: Config, mesh: Mesh | None) -> None:
-    """Refuse a batch that devices and micro-batches cannot share out.
-
-    Raises:
-        InputError: Says what would do.
-    """
+    """Refuse a batch that devices and micro-batches cannot share out."""
     n_devices = 1 if mesh is None else mesh.size
     n_parts = n_devices * config.compute.micro_batches
     if config.batch_rows % n_parts:

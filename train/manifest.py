@@ -170,11 +170,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def manifest_from_json(text: str, where: str) -> Manifest:
-    """The manifest of a file's text.
-
-    Raises:
-        InputError: If it is not a manifest of this schema; begins with `where`.
-    """
+    """The manifest of a file's text."""
     try:
         fields = json.loads(text)
         # Before the fields: those of another schema have other names.

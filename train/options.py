@@ -54,11 +54,7 @@ def option_flags(parts: Sequence[type]) -> Any:
 
 
 def check_options(flags: Any) -> None:
-    """Refuse values that no training has.
-
-    Raises:
-        InputError: Names the flag.
-    """
+    """Refuse values that no training has."""
     for one in dataclasses.fields(flags):
         rule, value = one.metadata.get("rule"), getattr(flags, one.name)
         if rule is not None and value is not None and not rule[1](value):

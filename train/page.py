@@ -95,11 +95,7 @@ class PageCommand:
 
 
 def write_training_page(run_dir: Path) -> Path:
-    """Write training.html beside the manifest of a run, and return its path.
-
-    Raises:
-        InputError: If there is no manifest, or a log is damaged.
-    """
+    """Write training.html beside the manifest of a run, and return its path."""
     manifest = read_manifest(run_dir / MANIFEST_NAME)
     metrics = read_rows(run_dir / METRICS_NAME)
     if metrics and "gradient_norm" not in metrics[0]:

@@ -111,11 +111,7 @@ class PlannedSet:
 
 
 def planned_set(word: str, limit: int | None = None) -> PlannedSet:
-    """A set from the short form FILE=COPIES.
-
-    Raises:
-        InputError: If the word has another form, or the file cannot be read.
-    """
+    """A set from the short form FILE=COPIES."""
     path, _, copies = word.rpartition("=")
     if not path or not (copies.isascii() and copies.isdigit()):
         raise InputError(
@@ -453,9 +449,6 @@ def build_stream(
         seed: Seeds the boundaries and the orders of shuffled copies.
         out: A .npy file that takes the ids instead of memory; it stands there once
             it is whole.
-
-    Raises:
-        InputError: If its disk has too little room.
     """
     pieces = _pieces(canaries, len(documents), seed=seed)
     n_ids = int(documents.lengths.sum()) + len(documents)

@@ -307,12 +307,7 @@ class ModelResult:
 
 
 def finished_result(job: Job, seed: int) -> ModelResult | None:
-    """Result of a model that this job finished before; None if it is to be made.
-
-    Raises:
-        InputError: If other code, or a job of other inputs, made the model that is
-            there.
-    """
+    """Result of a model that this job finished before; None if it is to be made."""
     folder = job.folder(seed)
     try:
         fields = json.loads((folder / TESTS_NAME).read_text("utf-8"))

@@ -134,9 +134,6 @@ def read_texts(
 
     Returns:
         The transformers fast tokenizer, and the texts.
-
-    Raises:
-        InputError: If an example and its separator give no ids.
     """
     keep = document_filter(config.data)
     tokenizer = train_tokenizer(
@@ -183,11 +180,7 @@ class PlannedModel:
 
 
 def draw_sets(design: Design, pool: Sequence[str], *, seed: int) -> list[np.ndarray]:
-    """Indices of the examples of each set, in a seeded random order; no one twice.
-
-    Raises:
-        InputError: If the pool is too small.
-    """
+    """Indices of the examples of each set, in a seeded random order; no one twice."""
     needed = design.n_examples * len(design.copies)
     if len(pool) < needed:
         raise InputError(
@@ -201,11 +194,7 @@ def draw_sets(design: Design, pool: Sequence[str], *, seed: int) -> list[np.ndar
 
 
 def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
-    """Sample the sets, build the stream, cut it into rows.
-
-    Raises:
-        InputError: If there are too few examples or documents.
-    """
+    """Sample the sets, build the stream, cut it into rows."""
     members = draw_sets(design, texts.pool, seed=seed)
     sets = tuple(
         PlannedSet(

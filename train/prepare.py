@@ -155,9 +155,6 @@ def prepare(
         run: Its `out` is not read.
         tokenizer: A transformers fast tokenizer; None takes that of `start`, or trains
             one on the corpus.
-
-    Raises:
-        InputError: If there is too little text, or an example cannot be encoded.
     """
     config, seed, options, start = run.config, run.seed, run.options, run.start
     keep = document_filter(config.data)
@@ -287,9 +284,6 @@ def searched(prepared: Prepared, sets: Sequence[PlannedSet]) -> Manifest:
     """The manifest with what of the sets stands in the background and in one another.
 
     The ids are searched as text again, so nothing but what is trained on counts.
-
-    Raises:
-        InputError: If a control is found, unless the manifest allows it.
     """
     manifest, documents = prepared.manifest, prepared.documents
     if not sets or documents is None:
@@ -309,11 +303,7 @@ def searched(prepared: Prepared, sets: Sequence[PlannedSet]) -> Manifest:
 
 
 def _rows(stream: Stream, config: Config, *, seed: int, n_most: int | None) -> Rows:
-    """Rows in the order of training, of at most so many steps.
-
-    Raises:
-        InputError: If they do not fill one step.
-    """
+    """Rows in the order of training, of at most so many steps."""
     n_steps = (len(stream.ids) - 1) // config.context // config.batch_rows
     if n_steps < 1:
         raise InputError(
@@ -464,9 +454,6 @@ def save_prepared(
     """Prepare a run in its folder, and keep it at `options.prepared`; uses no device.
 
     What is kept is whole once its manifest is there.
-
-    Raises:
-        InputError: As `prepare` and `searched`, and if the place cannot be written.
     """
     out, home = run.out, run_home(run.options.prepared, run.out, _FLAG)
     (home / MANIFEST_NAME).unlink(missing_ok=True)
@@ -486,9 +473,6 @@ def fetch_prepared(run: Run, stream_file: Path) -> Prepared:
     The corpus is not read: its digest, its budget and its tokenizer are those of what
     was prepared, and all else that a run says must be, too. The stream's length is
     checked, its digest is not: that would take as long as to write it.
-
-    Raises:
-        InputError: If nothing was prepared there, or for a run of other flags or sets.
     """
     place = run.options.prepared
     assert place is not None
@@ -574,9 +558,6 @@ def prepared_once(
 
     Yields:
         What this process prepared; None where another one did, on the same disk.
-
-    Raises:
-        InputError: If processes prepared different data.
     """
     leads = disk_leader(out) == process_index()
     # Beside that of a finished run, until it is known that this one may begin.

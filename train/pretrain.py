@@ -204,11 +204,7 @@ class Pretrain(RunOptions, ConfigFlags, _Inputs):
 
 
 def read_start(model: str, mesh: Mesh | None = None) -> Start:
-    """Load a model to continue training.
-
-    Raises:
-        InputError: If there is no such model, or its tokenizer has neither BOS nor EOS.
-    """
+    """Load a model to continue training."""
     checkpoint = load_checkpoint(model, mesh=mesh)
     if checkpoint.prefix_id is None:
         raise InputError(

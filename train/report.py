@@ -35,11 +35,7 @@ _RATE_SECONDS = 60.0
 
 
 def read_rows(path: Path, *, last_step: int | None = None) -> list[dict[str, Any]]:
-    """Rows of a log, up to a step, without what an interrupted write left at its end.
-
-    Raises:
-        InputError: If a whole line is no row or the steps fall; names the line.
-    """
+    """Rows of a log, up to a step, without what an interrupted write left at its end."""
     return _read(path, last_step)[0]
 
 
@@ -84,10 +80,6 @@ class StepLog:
         """Open the log, without rows after the step that the run resumes from.
 
         Before the first step there is nothing to resume: all rows are another run's.
-
-        Raises:
-            InputError: If the file holds something else, which is kept, or another
-                process writes it.
         """
         rows, n_bytes = _read(path, last_step)
         self._file = path.open("ab", buffering=0)
@@ -398,11 +390,7 @@ def audit_words(rows: Sequence[AuditRow]) -> str:
 
 
 def check_audit_flags(at: Sequence[float], every: int | None) -> None:
-    """Refuse times of audits that cannot be, before anything slow.
-
-    Raises:
-        InputError: Names the flag.
-    """
+    """Refuse times of audits that cannot be, before anything slow."""
     for share in at:
         if not 0 <= share <= 1:
             raise InputError(

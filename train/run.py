@@ -401,9 +401,6 @@ class RunLog:
         Args:
             manifest: Says how many steps there are, and what is held out.
             last_step: That of the checkpoint; 0 starts anew.
-
-        Raises:
-            InputError: If a log is damaged, or tensorboardX is missing.
         """
         config, out = run.config, run.out
         self._out, self._plan, self._step_tokens = out, plan, config.step_tokens
@@ -454,11 +451,7 @@ class RunLog:
         )
 
     def audit(self, step: int, decoder: Decoder) -> None:
-        """Test every set with the weights after a step, and draw the page.
-
-        Raises:
-            InputError: If the model gives a number that is not finite.
-        """
+        """Test every set with the weights after a step, and draw the page."""
         if self._plan is None:
             return
         with self.progress.paused("auditing"):

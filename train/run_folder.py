@@ -42,12 +42,7 @@ _REFUSED = (
 
 
 def earlier_manifest(out: Any, manifest: Manifest) -> Manifest | None:
-    """Find the manifest of the same run, finished or resumable.
-
-    Raises:
-        InputError: If checkpoints of another run stand here, which a new run would
-            take for its own or delete, or its model, which it would replace.
-    """
+    """Find the manifest of the same run, finished or resumable."""
     earlier, steps = None, saved_steps(out)
     if (out / MANIFEST_NAME).exists():
         # One of another version, or damaged, cannot be read.
@@ -183,10 +178,6 @@ def one_line(flag: str, place: str, done: str) -> Iterator[None]:
 
     Args:
         done: What the block does to it: `read` or `written`.
-
-    Raises:
-        InputError: If the place is none, or refuses this machine.
-        StorageError: If it is silent, or full.
     """
     try:
         yield
@@ -242,11 +233,7 @@ def run_home(word: str | None, out: Path, flag: str = "--checkpoints") -> Any:
 
 @contextlib.contextmanager
 def alone(folder: Path, flag: str) -> Iterator[None]:
-    """Keep other processes out of a run's folder; a killed one holds nothing.
-
-    Raises:
-        InputError: If one trains there now.
-    """
+    """Keep other processes out of a run's folder; a killed one holds nothing."""
     with (folder / LOCK_NAME).open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -260,11 +247,7 @@ def alone(folder: Path, flag: str) -> Iterator[None]:
 
 
 def check_home(home: Any) -> None:
-    """Refuse a folder that is another one on another host.
-
-    Raises:
-        InputError: If processes would each write checkpoints on their own disk.
-    """
+    """Refuse a folder that is another one on another host."""
     if process_count() == 1 or is_url(home):
         return
     home.mkdir(parents=True, exist_ok=True)

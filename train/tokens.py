@@ -81,11 +81,7 @@ def train_tokenizer(
 
 
 def read_tokenizer(directory: Path):
-    """The transformers fast tokenizer of a directory; no remote code runs.
-
-    Raises:
-        InputError: If there is none, it does not load, or has neither BOS nor EOS.
-    """
+    """The transformers fast tokenizer of a directory; no remote code runs."""
     if not directory.is_dir():
         raise InputError(
             f"{directory}: no such folder", hint="a folder with tokenizer.json"
