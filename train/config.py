@@ -73,7 +73,7 @@ class Config:
         return 3 * forward_flops(self.decoder, [self.context] * self.batch_rows)
 
     def changed(self, **fields: Any) -> "Config":
-        """This configuration with other values of its fields and of its parts' fields."""
+        """This configuration with other values of its options."""
         given = {name: value for name, value in fields.items() if value is not None}
         if given.get("isolate_documents") and self.decoder.delta is not None:
             raise InputError(

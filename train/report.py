@@ -35,7 +35,7 @@ _RATE_SECONDS = 60.0
 
 
 def read_rows(path: Path, *, last_step: int | None = None) -> list[dict[str, Any]]:
-    """Rows of a log, up to a step, without what an interrupted write left at its end."""
+    """Rows of a log, up to a step, but for an interrupted write at its end."""
     return _read(path, last_step)[0]
 
 
