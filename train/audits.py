@@ -57,14 +57,7 @@ def plan_audit(
     seed: int,
     tests: Sequence[str] = DEFAULT_TESTS,
 ) -> AuditPlan:
-    """Design the tests of every set; asks no model.
-
-    Args:
-        manifest: Says how examples were cut, and which steps trained on each copy.
-        tokenizer: Adds no special tokens.
-        seed: Seed of the tests; the same for every step, so that curves do not jitter
-            with the random orders.
-    """
+    """Design the tests of every set, with one seed for all steps; asks no model."""
     encoded = {one.name: encode_planted(tokenizer, one, manifest) for one in benchmarks}
     planned = tuple(
         plan_test(
@@ -161,11 +154,7 @@ def text_sequences(encoded: Encoded, prefix_id: int | None) -> list[np.ndarray]:
 def text_scores(
     scorer: Scorer, sequences: Sequence[np.ndarray], progress: Progress | None = None
 ) -> np.ndarray:
-    """Membership score of each text; higher is more likely a member.
-
-    Returns:
-        (n_sequences,) float64, nats per token.
-    """
+    """Membership score of each text, nats per token; higher is more likely a member."""
     method = SCORES[MEMBERSHIP]
     found = scorer.tokens(sequences, progress)
     # The score reads no text, only its tokens.

@@ -36,11 +36,7 @@ _Rows = tuple[Occurrence, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Wanted:
-    """What to look for on behalf of all sets; examples count through all of them.
-
-    Attributes:
-        begins: Number of each set's first example, and of all examples.
-    """
+    """What to look for on behalf of all sets; examples count through all of them."""
 
     index: ExampleIndex
     begins: tuple[int, ...]

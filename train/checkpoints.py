@@ -171,11 +171,7 @@ class Checkpoints:
 def restore_params(
     run_dir: Any, step: int | None = None
 ) -> tuple[Config, int, Decoder]:
-    """Weights at a checkpoint of a run, for export.
-
-    Returns:
-        The config, the step, and a decoder with the weights.
-    """
+    """Config, step and decoder at a checkpoint of a run, for export."""
     import orbax.checkpoint as ocp
 
     folder = _folder(run_dir)

@@ -32,12 +32,7 @@ PARTS = {"data": Data, "optimizer": Optimizer, "compute": Compute}
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """A model to train and how.
-
-    Attributes:
-        name: Of the preset, or of the model that training starts from.
-        model_type: Family whose tensor names and config the model is saved with.
-    """
+    """A model to train and how; `name` is that of the preset or start model."""
 
     name: str
     decoder: DecoderConfig
@@ -285,11 +280,9 @@ def config_from_json(fields: Mapping[str, Any]) -> Config:
 def recipe_now(recipe: Any, **data: Any) -> Any:
     """A stored configuration in the fields of this version, to compare it with another.
 
-    So an option that is new here, at its default, resumes a run that did not have it.
-
-    Args:
-        recipe: From `config_to_json`; what is no configuration is returned as it is.
-        **data: Options of `Data` that an older recipe lacks.
+    An option that is new here, at its default, resumes a run that did not have it.
+    `data` has options of `Data` that older recipes lack. What is no configuration
+    stays as it is.
     """
     try:
         return config_to_json(config_from_json({"data": data} | recipe))

@@ -74,11 +74,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Corpus:
-    """Documents in their order, from one part after another.
-
-    Attributes:
-        passed_over: Files of the folders that are of no kind that is read.
-    """
+    """Documents in their order; `passed_over` are files of no kind that is read."""
 
     parts: tuple[Part, ...]
     passed_over: tuple[str, ...] = ()

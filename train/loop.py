@@ -214,9 +214,7 @@ def compiled_step(
 ) -> tuple[Any, Any]:
     """Compile `build_step`, once per shape of run.
 
-    Returns:
-        Two jitted functions: weights -> the optimiser's state; and `Step.update`, which
-        donates its first two arguments.
+    Gives weights -> the optimiser's state, and `Step.update`, which donates both.
     """
     step = build_step(graphdef, config, n_steps, first_id=first_id, mesh=mesh)
     if mesh is None:

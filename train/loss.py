@@ -123,17 +123,10 @@ def head_loss(
     softcap: float | None = None,
     platform: str = "cpu",
 ) -> jax.Array:
-    """Mean negative log-probability of targets, nats.
+    """Mean negative log-probability of targets, nats, float32.
 
-    Args:
-        hidden_ND: Hidden states; products take them in the head's dtype.
-        head_VD: Rows whose products with a hidden state are the logits.
-        targets_N: int32 ids in [0, V).
-        softcap: Logits x become cap * tanh(x / cap); None leaves them.
-        platform: Device type that the size of a piece is chosen for.
-
-    Returns:
-        float32 scalar, whatever the operands' dtype.
+    Products take the hidden states in the head's dtype. With a softcap logits x become
+    cap * tanh(x / cap). The size of a piece is chosen for the platform.
 
     Source:
         Gradients within the forward pass: Hsu et al. 2024, Liger Kernel,

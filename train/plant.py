@@ -154,13 +154,10 @@ def read_plan(path: Path) -> tuple[PlannedSet, ...]:
 
 
 def halves(planned: PlannedSet, *, at_random: bool) -> tuple[PlannedSet, PlannedSet]:
-    """Split a set in one half to plant and one to keep as a control.
+    """Split a set in one half to plant (the first one, or a random one) and a control.
 
-    Both halves keep the published order of their examples. The split depends on the
-    examples alone, so that every model of a study has the same halves.
-
-    Args:
-        planned: At least two examples; of an odd number one more is planted.
+    Both keep the published order of their examples. The split depends on the examples
+    alone, so that every model of a study has the same halves.
     """
     n = len(planned.benchmark)
     order = np.arange(n)
@@ -368,12 +365,7 @@ Canary = tuple[PlannedSet, Encoded]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Copy:
-    """Where one copy of a set stands in the stream.
-
-    Attributes:
-        spans: In the order of the stream: one, or one an example if it is spread.
-        order: Indices of its examples, likewise.
-    """
+    """Spans of a copy in the stream's order, one an example if spread; its examples."""
 
     spans: tuple[_Span, ...]
     order: tuple[int, ...]
@@ -381,12 +373,7 @@ class Copy:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timed:
-    """What to train on together, at one time.
-
-    Attributes:
-        fraction: When it begins, as a share of training in [0, 1]; None for a
-            random time.
-    """
+    """What to train on together from a share of training on; None is a random time."""
 
     fraction: float | None
     spans: tuple[_Span, ...]
@@ -692,12 +679,8 @@ def rows_of_spans(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows that hold a target of any of many stretches; time barely grows with R.
 
-    Args:
-        spans_C2: Place of the first id, and number of ids, at least 1, of each.
-
-    Returns:
-        (rows, spans): index of a row in the order of training, and the span of which
-        it holds a target; span by span, the rows of one in the stream's order.
+    `spans_C2` has the place of the first id, and the number of ids, of each. Gives,
+    span by span, the rows that hold a target of it and the span of each.
     """
     offsets_C, sizes_C = spans_C2.T
     by_start_R = np.argsort(starts_R)

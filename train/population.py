@@ -325,12 +325,7 @@ def finished_result(job: Job, seed: int) -> ModelResult | None:
 
 
 def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
-    """Prepare a worker process.
-
-    Returns:
-        A function that trains the model of a seed, or takes one that was trained side
-        by side with others, tests it and writes its folder.
-    """
+    """Prepare a worker: what trains (if it is not yet), tests and writes a model."""
     # Accelerators are left to the process that trains side by side.
     jax.config.update("jax_platforms", "cpu")
     keep_freed_memory()

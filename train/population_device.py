@@ -54,17 +54,10 @@ _AHEAD = 1
 def train_scanned(
     config: Config, rows_RT: np.ndarray, *, seed: int, first_id: int | None = None
 ) -> tuple[Decoder, np.ndarray]:
-    """Train a decoder on each row once, in one call.
+    """Train a decoder on (R, T + 1) rows, each once, in one call; gives all losses.
 
-    Models of one config and one number of steps share what is compiled, so a
-    population should cut its rows to one number. The same seed and rows give the same
-    weights.
-
-    Args:
-        rows_RT: (R, T + 1) int32 ids, in the order of training.
-
-    Returns:
-        The decoder and the loss of each step, nats per token.
+    Models of one config and one number of steps share what is compiled, so a population
+    should cut its rows to one number. The same seed and rows give the same weights.
     """
     decoder = fresh_decoder(config.decoder, seed=seed, mesh=None)
     graphdef, params = nnx.split(decoder)
@@ -85,13 +78,8 @@ def train_together(
 
     As `train_scanned` for each seed but for rounding. Memory grows with the number of
     models; over several devices it is split, and the last models are trained twice
-    where their number does not divide.
-
-    Args:
-        config: Shape, batch and learning rate.
-
-    Returns:
-        The graph, weights with an axis of models in front, and (M, N) losses.
+    where their number does not divide. Gives the graph, weights with an axis of models,
+    and (M, N) losses.
     """
     if len(seeds) != len(rows_MRT):
         raise ValueError(f"seeds must be {len(rows_MRT)}, got {len(seeds)}")
@@ -176,15 +164,8 @@ def score_population(
 ) -> list[PairScores | NonFiniteScoreError]:
     """Score the pairs of every model, as `PairScorer` does for one.
 
-    Args:
-        graphdef: Graph definition of the decoder, from `nnx.split`.
-        states: Weights with an axis of M models in front; see `stacked`.
-        batch_tokens: Tokens that a device scores side by side; None chooses.
-        side_by_side: Whether models are; None is the platform's better way.
-
-    Returns:
-        For each model its scores, or the error that they raise: a model that diverged
-        does not cost the others theirs.
+    `states` has an axis of M models in front; see `stacked`. Gives for each model its
+    scores, or their error: one that diverged does not cost the others theirs.
     """
     M = jax.tree.leaves(states)[0].shape[0]
     if len(groups) != M:
@@ -303,11 +284,7 @@ def score_population_tests(
     context: int,
     side_by_side: bool | None = None,
 ) -> list[list[ScoredTest] | InputError]:
-    """Score the pair tests of many models of one shape in one call.
-
-    Returns:
-        The scored tests of each model, or the error that `score_test` would raise.
-    """
+    """Score the pair tests of many models in one call: tests, or an error, of each."""
     plans: list[list[PairPlan]] = []
     for tests in planned:
         plans.append([])

@@ -102,16 +102,7 @@ class Design:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Texts:
-    """What models of one vocabulary are trained and tested on.
-
-    Attributes:
-        tokenizer: Adds nothing of its own; see `plain_tokenizer`.
-        prefix_id: Before each document and each copy.
-        documents: Background, tokenised once for all models.
-        pool: Examples that sets are sampled from, no two alike.
-        encoded: Their ids.
-        refused: Indices of documents that `train.filters` leaves out.
-    """
+    """Background and pool of models of one vocabulary; `refused` is by a filter."""
 
     tokenizer: Tokenizer
     prefix_id: int
@@ -129,11 +120,8 @@ def read_texts(
 ) -> tuple[Any, Texts]:
     """Train a tokenizer on the background, and encode it and the pool.
 
-    The same texts give the same tokenizer. Files are tokenised into a cache in
-    `folder`.
-
-    Returns:
-        The transformers fast tokenizer, and the texts.
+    Gives the transformers fast tokenizer, the same for the same texts, and the texts.
+    Files are tokenised into a cache in `folder`.
     """
     keep = document_filter(config.data)
     tokenizer = train_tokenizer(
@@ -164,12 +152,7 @@ def part_of(encoded: Encoded, indices: Sequence[int] | np.ndarray) -> Encoded:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class PlannedModel:
-    """One model before its training.
-
-    Attributes:
-        rows: (R, T + 1) int32 ids, exactly the design's steps.
-        starts: (R,) where each row starts in the stream.
-    """
+    """One model before its training: (R, T + 1) rows, exactly the design's steps."""
 
     seed: int
     sets: tuple[PlannedSet, ...]
@@ -335,12 +318,7 @@ class SetResult:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class TrainedModel:
-    """A trained model, scored but not yet analysed or written.
-
-    Attributes:
-        losses: (n_steps,) float32, nats per token.
-        scored: Scores of its tests, or why they cannot be scored.
-    """
+    """A trained model, scored (or the reason why not), not yet analysed or written."""
 
     seed: int
     losses: np.ndarray
@@ -455,11 +433,7 @@ def n_parameters(decoder: Any) -> int:
 
 
 def last_loss(losses_N: np.ndarray) -> float:
-    """Mean loss of the last steps, nats per token.
-
-    Raises:
-        DivergedError: If one of them is not finite.
-    """
+    """Mean loss of the last steps; DivergedError if one of them is not finite."""
     loss = float(losses_N[-_LAST_STEPS:].mean())
     if not np.isfinite(loss):
         n_finite = int(np.isfinite(losses_N).sum())

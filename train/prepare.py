@@ -91,12 +91,7 @@ _KEPT = (STREAM_NAME, _STARTS_NAME, VALIDATION_ROWS, TOKENIZER_DIR, MANIFEST_NAM
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Start:
-    """A model to continue training.
-
-    Attributes:
-        checkpoint: Training takes the weights of its decoder.
-        prefix_id: Before each document and each copy.
-    """
+    """A model to continue training; `prefix_id` stands before each document."""
 
     checkpoint: Checkpoint
     prefix_id: int
@@ -128,13 +123,7 @@ class Prepared:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
-    """What a run trains, and where.
-
-    Attributes:
-        start: The model that it continues; None begins with random weights.
-        mesh: Devices of all processes; None where there is only one, or none is used.
-        home: An `etils.epath.Path`: where checkpoints are kept.
-    """
+    """What a run trains, and where; `home`, an `epath.Path`, keeps checkpoints."""
 
     sets: Sequence[PlannedSet]
     config: Config
@@ -151,10 +140,7 @@ def prepare(
 ) -> Prepared:
     """Tokenise, lay out the stream in a file and cut it into rows.
 
-    Args:
-        run: Its `out` is not read.
-        tokenizer: A transformers fast tokenizer; None takes that of `start`, or trains
-            one on the corpus.
+    Without a tokenizer that of `start` is taken, or one is trained on the corpus.
     """
     config, seed, options, start = run.config, run.seed, run.options, run.start
     keep = document_filter(config.data)
@@ -332,13 +318,7 @@ def stream_manifest(
     config: Config,
     **said: Any,
 ) -> Manifest:
-    """The manifest of a run.
-
-    Args:
-        starts_R: Starts of the R rows in training order; those that do not fill a step
-            are not trained on.
-        **said: Fields that follow from nothing of these.
-    """
+    """The manifest of a run; `said` is what follows from nothing else."""
     n_steps = len(starts_R) // config.batch_rows
     return Manifest(
         jaxcontam=__version__,

@@ -91,11 +91,7 @@ class StepLog:
         self._file.truncate(n_bytes)
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write all rows or none; when it returns, the system has them.
-
-        Raises:
-            OSError: If the disk is full, above all.
-        """
+        """Write all rows or none (OSError); when it returns, the system has them."""
         lines = [json.dumps(row, allow_nan=False) + "\n" for row in rows]
         data = memoryview("".join(lines).encode())
         left = data
@@ -142,13 +138,7 @@ class MetricsLog(StepLog):
         tokens_per_second: float | None = None,
         mfu: float | None = None,
     ) -> None:
-        """Write a block of steps.
-
-        Args:
-            last_step: Number of the last one, from 1.
-            of_steps: Name -> a float32 number of each step.
-            seconds: Since this process began to train.
-        """
+        """Write a block of steps that ends with `last_step`, counted from 1."""
         block = {
             "seconds": round(self._seconds_before + seconds, 3),
             "tokens_per_second": tokens_per_second and round(tokens_per_second, 1),
@@ -261,13 +251,7 @@ class TrainingProgress:
         peak_tflops: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """Describe the run.
-
-        Args:
-            flops_a_step: At least; see `Config.step_flops`.
-            peak_tflops: 10^12 operations a second that all devices together could do;
-                without it no MFU is shown.
-        """
+        """Describe the run; no MFU is shown without a peak."""
         self._n_steps, self._tokens_a_step = n_steps, tokens_a_step
         self._flops_a_step, self._peak_tflops = flops_a_step, peak_tflops
         self._clock, self._printed, self._paused = clock, clock(), 0.0
@@ -404,12 +388,7 @@ def check_audit_flags(at: Sequence[float], every: int | None) -> None:
 def audit_steps(
     at: Sequence[float], every: int | None, n_steps: int
 ) -> tuple[int, ...]:
-    """Steps after which to audit, ascending.
-
-    Args:
-        at: Shares of training: 0 is before the first step, 1 after the last one.
-        every: Also after every N steps and after the last one; None for none.
-    """
+    """Steps after which to audit, ascending: shares, multiples with the last one."""
     # A share above 0 asks for a model that was trained, however little.
     steps = {max(1, round(share * n_steps)) if share else 0 for share in at}
     if every is not None:

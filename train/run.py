@@ -396,12 +396,7 @@ class RunLog:
         last_step: int = 0,
         plan: AuditPlan | None = None,
     ):
-        """Open the logs, without rows after the step that the run resumes from.
-
-        Args:
-            manifest: Says how many steps there are, and what is held out.
-            last_step: That of the checkpoint; 0 starts anew.
-        """
+        """Open the logs, without rows after the step that the run resumes from."""
         config, out = run.config, run.out
         self._out, self._plan, self._step_tokens = out, plan, config.step_tokens
         self._rates_N = step_rates(config, manifest.n_steps)

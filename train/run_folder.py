@@ -174,11 +174,7 @@ def is_url(word: object) -> bool:
 
 @contextlib.contextmanager
 def one_line(flag: str, place: str, done: str) -> Iterator[None]:
-    """Turn errors of a block that only reads or writes a place into one line.
-
-    Args:
-        done: What the block does to it: `read` or `written`.
-    """
+    """One line for errors of a block in which a place is only `read` or `written`."""
     try:
         yield
     except (InputError, StorageError):

@@ -68,11 +68,8 @@ def build_step(
 ) -> Step:
     """The step of a configuration: what every kind of training calls.
 
-    Args:
-        graphdef: Graph definition of the decoder, from `nnx.split`.
-        first_id: Id that begins each document; used if the configuration isolates them.
-        mesh: With axes `data` and `fsdp`; rows are split over both, and weights as
-            `mesh_sharding` says. None is one device.
+    Rows are split over both axes of a mesh, weights as `mesh_sharding` says; None is
+    one device. `first_id` begins each document: used if these are isolated.
     """
     optimizer = make_optimizer(config.optimizer, n_steps)
 

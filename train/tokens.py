@@ -54,13 +54,8 @@ def train_tokenizer(
     """Train a byte-level BPE on documents; returns a transformers fast tokenizer.
 
     Any text encodes. No prefix space and no post-processor: nothing is added that was
-    not asked for.
-
-    Args:
-        documents: Texts; the first ones are taken, up to and with the one that reaches
-            `sample_bytes`. This is the beginning of a larger corpus, not a random
-            sample: later files do not affect the vocabulary.
-        sample_bytes: UTF-8 bytes of text to take.
+    not asked for. The first documents are taken, up to `sample_bytes`: no random sample
+    of a larger corpus, so later files do not affect the vocabulary.
     """
     quiet_transformers()
     from transformers import PreTrainedTokenizerFast
@@ -168,11 +163,7 @@ class TokenCache:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Documents:
-    """Documents as stretches of one array, in an order of their own.
-
-    Attributes:
-        ids: (N,) of any integer type, mapped or in memory.
-    """
+    """Documents as stretches of one array, in an order of their own."""
 
     ids: np.ndarray
     begins: np.ndarray
@@ -347,11 +338,7 @@ def token_cache(
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Tokenised documents of a stretch of the corpus.
-
-    Attributes:
-        texts: SHA-256 of each text, concatenated.
-    """
+    """Tokenised documents of a stretch of the corpus; SHA-256 of their texts."""
 
     ids: np.ndarray
     lengths: np.ndarray
