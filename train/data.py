@@ -238,35 +238,30 @@ def _json_of(record: bytes) -> object:
 
 
 def array_records(path: Path) -> Iterator[bytes]:
-    """Records of an .array_record."""
+    """Records of an .array_record; one that is damaged or holds none is refused.
+
+    The library calls a file whose end is missing empty, and says no more.
+    """
     from array_record.python.array_record_module import ArrayRecordReader
 
-    row = 0
-    try:
+    def records() -> Iterator[bytes]:
         reader = ArrayRecordReader(str(path))
         n_records = reader.num_records()
         if not n_records:
             raise _damaged(str(path), "no records, or no whole .array_record")
-        while row < n_records:
-            records = reader.read(row, min(row + _ROWS, n_records))
-            yield from records
-            row += len(records)
+        for row in range(0, n_records, _ROWS):
+            yield from reader.read(row, min(row + _ROWS, n_records))
         reader.close()
-    except (OSError, RuntimeError, IndexError) as e:
-        raise _unreadable(path, row, e) from e
+
+    return _readable(path, records(), (OSError, RuntimeError, IndexError))
 
 
 def _tf_records(path: Path) -> Iterator[bytes]:
     """Records of a TFRecord file; their lengths are checked, their sums are not."""
     from grain.experimental import TFRecordIterDataset
 
-    row = 0
-    try:
-        for record in TFRecordIterDataset(str(path)):
-            yield record
-            row += 1
-    except (OSError, ValueError, OverflowError, MemoryError) as e:
-        raise _unreadable(path, row, e) from e
+    faults = (OSError, ValueError, OverflowError, MemoryError)
+    return _readable(path, TFRecordIterDataset(str(path)), faults)
 
 
 def _parquet_records(path: Path) -> Iterator[bytes]:
@@ -274,15 +269,27 @@ def _parquet_records(path: Path) -> Iterator[bytes]:
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 
-    row = 0
-    try:
+    def records() -> Iterator[bytes]:
         with ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=_ROWS, columns=["data"]):
-                for value in batch.column(0).to_pylist():
-                    row += 1
-                    yield value
-    except (OSError, ArrowException, IndexError) as e:
-        raise _unreadable(path, row, e) from e
+                yield from batch.column(0).to_pylist()
+
+    return _readable(path, records(), (OSError, ArrowException, IndexError))
+
+
+def _readable(
+    path: Path, records: Iterable[Any], faults: tuple[type[Exception], ...]
+) -> Iterator[Any]:
+    """The records of a file, of which the first that cannot be read is named."""
+    n_read = 0
+    try:
+        for record in records:
+            yield record
+            n_read += 1
+    except faults as e:
+        reason = (str(e).strip().splitlines() or [type(e).__name__])[0]
+        where = f"{path}:{n_read + 1}"
+        raise _damaged(where, f"not readable from here on ({reason})") from e
 
 
 def _no_field(where: str, field: str, names: Iterable[object]) -> InputError:
@@ -299,11 +306,6 @@ def _too_long(where: str) -> InputError:
         f"{where}: one document of over {MAX_DOCUMENT >> 20} MiB",
         hint="cut it into the documents of a .jsonl; a .txt is one document",
     )
-
-
-def _unreadable(path: Path, n_read: int, error: Exception) -> InputError:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return _damaged(f"{path}:{n_read + 1}", f"not readable from here on ({reason})")
 
 
 _FORMATS = {
