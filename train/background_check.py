@@ -56,14 +56,7 @@ def check_background(
 
     A hit is an example of at least 8 words that meets a rule in other words than
     those that 10 or more examples share. Sets are looked for as they are published
-    and as they are planted.
-
-    Args:
-        n_documents: How many documents there are, for `progress`; asked of
-            `documents` if it is a sequence.
-
-    Returns:
-        The counts of each set, by its name.
+    and as they are planted. Gives the counts of each set, by its name.
 
     Raises:
         InputError: If examples of a control stand in the background or in a planted

@@ -49,9 +49,8 @@ class Checkpoints:
         """Name the folder; the first checkpoint creates it.
 
         Args:
-            run_dir: Folder of the run, or an `etils.epath.Path` to it; several
-                processes have to see the same one.
-            config: What is trained; written beside the weights, for `restore_params`.
+            run_dir: Several processes have to see the same one.
+            config: Written beside the weights, for `restore_params`.
             keep_every: Steps; checkpoints at its multiples are never deleted, of the
                 others only the last two are kept.
             before_save: Called first, for what must be there when a checkpoint is.

@@ -58,12 +58,8 @@ _HINT = (
 class Part:
     """A file of a corpus, or a split of a data set.
 
-    Attributes:
-        name: What messages call it.
-        identity: Another text has another identity; of a file its path, size and
-            times, so that nothing has to be read.
-        n_bytes: Size as stored, for progress.
-        read: Opens it and yields its documents.
+    Another text has another `identity`: of a file its path, size and times, so that
+    nothing has to be read. `n_bytes` is the size as stored.
     """
 
     name: str
@@ -423,10 +419,7 @@ def _prepared_folder(name: str) -> Path:
 class Rows:
     """Rows of T + 1 ids in training order, cut from the stream when indexed.
 
-    Attributes:
-        ids: (N,) ids of any integer type, in memory or mapped from a file. The stream
-            is a circle: what follows its last id is its first.
-        starts: (R,) where each row begins.
+    The stream is a circle: what follows its last id is its first.
     """
 
     ids: np.ndarray

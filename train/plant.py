@@ -56,7 +56,7 @@ _BLOCK = 1 << 22
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSet:
-    """A benchmark and how to plant it.
+    """A benchmark and how to plant it; at 0 copies it is a control.
 
     Attributes:
         layout: `block` for copies that stand in one piece, `spread` for examples
@@ -65,10 +65,6 @@ class PlannedSet:
         template: What made the texts from records; None for raw lines.
         texts_planted: Planted in place of the benchmark's texts, one for each.
         held_out_of: For a control, the planted set that it is the other half of.
-
-    Raises:
-        ValueError: If a number is out of range or the texts planted are not as many
-            as the examples.
     """
 
     benchmark: Benchmark

@@ -282,17 +282,10 @@ class Population(ConfigFlags):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResult:
-    """One finished model.
+    """One finished model; `loss` is the mean of the last steps, nats per token.
 
-    Attributes:
-        n_parameters: Tied weights counted once.
-        n_canary_tokens: Ids of all copies of all sets.
-        loss: Mean of the last steps, nats per token.
-        train_seconds: Wall time of planning and training, compilation included; where
-            models are trained together, a model's share.
-        cpu_seconds: CPU time of both, which other programs on the machine do not
-            lengthen much.
-        rows: One per set; empty without tests.
+    Seconds are wall time with compilation, a share of it where models are trained
+    together; other programs on the machine do not lengthen `cpu_seconds` much.
     """
 
     seed: int
@@ -404,13 +397,9 @@ def _write_manifest(job: Job, model: PlannedModel, path: Path) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRow:
-    """Share of sets that a test finds at one duplication count.
+    """Share of sets that a test finds at a level, with its 95 % Wilson interval.
 
-    Attributes:
-        copies: Duplication count; at 0 the share is the test's size.
-        low: Lower end of the 95 % Wilson interval of the share, which treats sets of
-            one model as independent.
-        mean_effect: Nats per boundary, over the sets.
+    At 0 copies it is the test's size. Sets of one model are taken for independent.
     """
 
     method: str

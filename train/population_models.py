@@ -64,13 +64,7 @@ class DivergedError(ArithmeticError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """What the models of a population share.
-
-    Attributes:
-        name: Prefix of the sets' names.
-        n_steps: Training steps; background fills what the sets leave.
-        when: When the copies of each set are trained on; none: at random.
-    """
+    """What the models of a population share; background fills what sets leave."""
 
     name: str
     config: Config
@@ -253,12 +247,8 @@ def _background(
 class Job:
     """Everything that a process needs to train any model of a population.
 
-    Attributes:
-        test: Method that tests every set, or None.
-        weights: Whether models, sets and streams are kept.
-        sources: `source_digest` of what trains and tests.
-        tokenizer: A transformers fast tokenizer, as models are saved with it.
-        device: What computes: `scan` or `vmap`, and on which kind of device.
+    `sources` digests the code that trains and tests; `device` is `scan` or `vmap`, and
+    on which kind of device.
     """
 
     design: Design

@@ -101,15 +101,13 @@ class Start:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prepared:
-    """A run before its first step.
+    """A run before its first step; `plain` is its tokenizer without special ids.
 
     Attributes:
         manifest: What is trained on; not yet searched for the sets.
-        rows: In the order of training.
         validation: (R, T + 1) int32, rows that are held out; R may be 0.
         documents: The background that was chosen; None where the manifest is of a run
             that was prepared elsewhere, and searched.
-        plain: The same without special tokens.
     """
 
     manifest: Manifest

@@ -195,18 +195,10 @@ def one_line(flag: str, place: str, done: str) -> Iterator[None]:
 
 
 def run_home(word: str | None, out: Path, flag: str = "--checkpoints") -> Any:
-    """Where checkpoints are kept, and all that must outlive the disk of `out`.
+    """The `epath.Path` that keeps checkpoints, and all that must outlive `out`'s disk.
 
-    Args:
-        word: A folder or an address; None is `out`.
-        flag: That the word was typed after.
-
-    Returns:
-        An `etils.epath.Path`.
-
-    Raises:
-        InputError: If it is no such place, or this process may not write there.
-        StorageError: If a bucket is silent.
+    Without a word it is `out`. A place that is none, or that this process may not write
+    to, is refused; a bucket that is silent is a StorageError.
     """
     if word is None:
         return epath.Path(os.path.abspath(out))

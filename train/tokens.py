@@ -222,11 +222,9 @@ def choose_documents(
 ) -> np.ndarray:
     """Documents in a random order, up to and with the one that reaches the budget.
 
-    Args:
-        budget: Ids to take; None takes all documents.
-        seed: The same seed gives the same order, whatever the budget.
-        epochs: Times that what is taken is gone through, each time in another order;
-            None goes through all documents as often as the budget wants.
+    What is taken is gone through `epochs` times, each time in another order; at None
+    all documents are, as often as the budget wants. A seed gives one order for any
+    budget.
     """
     order_M = _order(lengths_M, seed, without)
 
