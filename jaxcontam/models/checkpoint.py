@@ -23,6 +23,8 @@ from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.config import DecoderConfig, at_context
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, Family, family_of, text_fields
+from jaxcontam.models.gguf_file import SUFFIX
+from jaxcontam.models.gguf_model import config_fields, gguf_tokenizer
 from jaxcontam.models.hub import file_state, fingerprint_files, model_directory
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
 from jaxcontam.terminal import printable
@@ -64,8 +66,14 @@ def model_fingerprint(model: str) -> str:
     directory = model_directory(model)
     raw = read_config_fields(directory)
     tokenizer, _, _ = read_tokenizer(directory, raw)
-    files = [directory / "config.json", *weight_files(directory)]
+    files = model_files(directory)
     return fingerprint_files(files, tokenizer.to_str())
+
+
+def model_files(directory: Path) -> list[Path]:
+    """Files that a model's scores follow from, but for its tokenizer's."""
+    files = weight_files(directory)
+    return files if files == [directory] else [directory / "config.json", *files]
 
 
 @public
@@ -82,7 +90,7 @@ def load_checkpoint(
     """
     directory = model_directory(model)
     raw = read_config_fields(directory)
-    files = [directory / "config.json", *weight_files(directory)]
+    files = model_files(directory)
     states = [file_state(path) for path in files]
     decoder = load_decoder(directory, dtype=dtype, mesh=mesh, context=context)
     tokenizer, prefix_id, eos_id = read_tokenizer(directory, raw)
@@ -101,7 +109,9 @@ def load_checkpoint(
         )
     path = Path(model).resolve()
     return Checkpoint(
-        name=printable(path.parent.name if path.name == "model" else path.name),
+        name=printable(
+            path.parent.name if path.name == "model" else path.name.removesuffix(SUFFIX)
+        ),
         decoder=decoder,
         tokenizer=tokenizer,
         prefix_id=prefix_id,
@@ -210,6 +220,10 @@ def save_checkpoint(
 def read_config_fields(directory: Path) -> dict[str, Any]:
     """Every field of a directory's config.json, or of the text model in it."""
     path = directory / "config.json"
+    if directory.suffix == SUFFIX and directory.is_file():
+        raw = config_fields(directory)
+        family_of(raw, str(directory))
+        return raw
     if not path.is_file():
         raise InputError(
             f"{directory}: no config.json", hint="not a Hugging Face model directory"
@@ -221,6 +235,9 @@ def read_config_fields(directory: Path) -> dict[str, Any]:
 
 def read_fast_tokenizer(directory: Path):
     """The transformers fast tokenizer of a directory; its ids are tokenizer.json's."""
+    if directory.suffix == SUFFIX and directory.is_file():
+        quiet_transformers()
+        return gguf_tokenizer(directory)
     check_tokenizer_files(directory)
     names = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
     if not any((directory / name).is_file() for name in names):
