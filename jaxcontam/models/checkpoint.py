@@ -23,7 +23,7 @@ from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.config import DecoderConfig, at_context
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, Family, family_of, text_fields
-from jaxcontam.models.gguf_file import SUFFIX
+from jaxcontam.models.gguf_file import SUFFIX, open_gguf
 from jaxcontam.models.gguf_model import config_fields, gguf_tokenizer
 from jaxcontam.models.hub import file_state, fingerprint_files, model_directory
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
@@ -39,7 +39,9 @@ class Checkpoint:
         tokenizer: Adds no special tokens and no prefix space.
         prefix_id: BOS id of the tokenizer, else the config's, else the EOS id, or None.
         stop_ids: EOS ids of generation_config.json, config and tokenizer.
-        folder: Of its files, a chat template among them; None in memory.
+        folder: Of its files, a chat template among them, or its GGUF file; None in
+            memory.
+        quantisation: Types of a GGUF file's weights, most first; "" of a folder.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Checkpoint:
     fingerprint: str
     stop_ids: tuple[int, ...] = ()
     folder: Path | None = None
+    quantisation: str = ""
 
     @property
     def config(self) -> DecoderConfig:
@@ -118,6 +121,7 @@ def load_checkpoint(
         fingerprint=fingerprint,
         stop_ids=_stop_ids(directory, raw, eos_id, n_rows),
         folder=directory,
+        quantisation="" if files != [directory] else open_gguf(directory).quantisation,
     )
 
 

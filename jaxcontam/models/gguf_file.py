@@ -21,7 +21,7 @@ SUFFIX = ".gguf"
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?"}
 _SCALARS |= {10: "Q", 11: "q", 12: "d"}
-_TEXT, _ARRAY = 8, 9
+_FLOAT32, _TEXT, _ARRAY = 6, 8, 9
 # Axes of a tensor, and bytes that a tensor or a text takes in the header, at least.
 _MOST_AXES, _LEAST_TENSOR, _LEAST_TEXT = 4, 32, 8
 _MOST_ALIGNMENT = 1 << 20
@@ -165,7 +165,9 @@ class _Header:
         if kind == _TEXT:
             return self._text()
         if kind in _SCALARS:
-            return self._numbers(_SCALARS[kind])[0]
+            (value,) = self._numbers(_SCALARS[kind])
+            # The number that was written, 1e-5, not the float32 next to it.
+            return float(str(np.float32(value))) if kind == _FLOAT32 else value
         if kind != _ARRAY:
             raise ValueError(f"{key!r} is of an unknown type ({kind})")
         inner, n = self._numbers("IQ")
