@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 from flax import nnx
@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxcontam.arguments import Dtype, public
-from jaxcontam.data.encoding import plain_tokenizer, take_file
+from jaxcontam.data.encoding import WithinRows, plain_tokenizer, take_file
 from jaxcontam.data.files import read_json, read_json_object
 from jaxcontam.data.model_files import check_tokenizer_files
 from jaxcontam.errors import InputError, first_line
@@ -98,13 +98,13 @@ def load_checkpoint(
     decoder = load_decoder(directory, dtype=dtype, mesh=mesh, context=context)
     tokenizer, prefix_id, eos_id = read_tokenizer(directory, raw)
     n_rows = decoder.config.vocab_size
-    ids = tokenizer.get_vocab() | {"before a text": prefix_id or 0}
-    token, largest = max(ids.items(), key=lambda item: item[1])
-    if largest >= n_rows:
+    if (prefix_id or 0) >= n_rows:
         raise InputError(
-            f"{directory}: the tokenizer's token {token!r} has id {largest:.7g}, "
-            f"the model has {n_rows} rows"
+            f"{directory}: the token before a text has id {prefix_id:.7g}, the model "
+            f"has {n_rows} rows"
         )
+    if max(tokenizer.get_vocab().values(), default=0) >= n_rows:
+        tokenizer = cast(Tokenizer, WithinRows(tokenizer, n_rows))
     fingerprint = fingerprint_files(files, tokenizer.to_str())
     if [file_state(path) for path in files] != states:
         raise InputError(
