@@ -20,6 +20,7 @@ from jaxcontam.data.encoding import WithinRows, plain_tokenizer, take_file
 from jaxcontam.data.files import read_json, read_json_object
 from jaxcontam.data.model_files import check_tokenizer_files
 from jaxcontam.errors import InputError, first_line
+from jaxcontam.models.adapter import Adapter, read_adapter
 from jaxcontam.models.config import DecoderConfig, at_context
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, Family, family_of, text_fields
@@ -66,17 +67,27 @@ class Checkpoint:
 
 def model_fingerprint(model: str) -> str:
     """Fingerprint of a model, before its weights are read: they are only hashed."""
-    directory = model_directory(model)
+    folder, directory, adapter = _parts(model)
     raw = read_config_fields(directory)
-    tokenizer, _, _ = read_tokenizer(directory, raw)
-    files = model_files(directory)
+    tokenizer, _, _ = read_tokenizer(folder, raw)
+    files = model_files(directory, adapter)
     return fingerprint_files(files, tokenizer.to_str())
 
 
-def model_files(directory: Path) -> list[Path]:
+def _parts(model: str) -> tuple[Path, Path, Adapter | None]:
+    """Folders of the tokenizer and of the weights, and the adapter of these."""
+    folder = model_directory(model)
+    adapter = read_adapter(folder)
+    base = folder if adapter is None else model_directory(adapter.base)
+    is_own = adapter is None or (folder / "tokenizer.json").is_file()
+    return folder if is_own else base, base, adapter
+
+
+def model_files(directory: Path, adapter: Adapter | None = None) -> list[Path]:
     """Files that a model's scores follow from, but for its tokenizer's."""
     files = weight_files(directory)
-    return files if files == [directory] else [directory / "config.json", *files]
+    files = files if files == [directory] else [directory / "config.json", *files]
+    return files if adapter is None else [*files, *adapter.files]
 
 
 @public
@@ -87,16 +98,19 @@ def load_checkpoint(
     mesh: Mesh | None = None,
     context: int | None = None,
 ) -> Checkpoint:
-    """Open a directory in Hugging Face layout, or a name on the hub.
+    """Open a directory in Hugging Face layout, a GGUF file, or a name on the hub.
 
+    A directory with a LoRA adapter alone is its base model with the adapter's changes.
     For `dtype` and `mesh` see `read_weights`, for `context` `at_context`.
     """
-    directory = model_directory(model)
+    folder, directory, adapter = _parts(model)
     raw = read_config_fields(directory)
-    files = model_files(directory)
+    files = model_files(directory, adapter)
     states = [file_state(path) for path in files]
-    decoder = load_decoder(directory, dtype=dtype, mesh=mesh, context=context)
-    tokenizer, prefix_id, eos_id = read_tokenizer(directory, raw)
+    decoder = load_decoder(
+        directory, dtype=dtype, mesh=mesh, context=context, adapter=adapter
+    )
+    tokenizer, prefix_id, eos_id = read_tokenizer(folder, raw)
     n_rows = decoder.config.vocab_size
     if (prefix_id or 0) >= n_rows:
         raise InputError(
@@ -120,8 +134,10 @@ def load_checkpoint(
         prefix_id=prefix_id,
         fingerprint=fingerprint,
         stop_ids=_stop_ids(directory, raw, eos_id, n_rows),
-        folder=directory,
-        quantisation="" if files != [directory] else open_gguf(directory).quantisation,
+        folder=folder,
+        quantisation=open_gguf(files[0]).quantisation
+        if files[0].suffix == SUFFIX
+        else "",
     )
 
 
@@ -131,6 +147,7 @@ def load_decoder(
     dtype: Dtype = "float32",
     mesh: Mesh | None = None,
     context: int | None = None,
+    adapter: Adapter | None = None,
 ) -> Decoder:
     """Read config.json and the weights of a directory."""
     family, config = read_decoder_config(directory)
@@ -139,9 +156,9 @@ def load_decoder(
             config = at_context(config, context)
         except ValueError as e:
             raise InputError(f"{directory}: {e}") from e
-    return read_weights(
-        directory, weight_files(directory), family, config, dtype=dtype, mesh=mesh
-    )
+    files = weight_files(directory)
+    how: dict[str, Any] = {"dtype": dtype, "mesh": mesh, "adapter": adapter}
+    return read_weights(directory, files, family, config, **how)
 
 
 def read_decoder_config(directory: Path) -> tuple[Family, DecoderConfig]:

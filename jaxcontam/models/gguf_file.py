@@ -8,6 +8,7 @@ package `gguf` makes an array of every token (20 s and 0.9 GB for the 262,144 of
 import dataclasses
 import functools
 import math
+import mmap
 import struct
 from pathlib import Path
 from typing import Any
@@ -108,12 +109,13 @@ class _Header:
     def __init__(self, path: Path):
         if path.stat().st_size < 24:
             raise ValueError("shorter than a header")
-        self._data = np.memmap(path, np.uint8, "r")
+        with path.open("rb") as file:
+            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._at = 0
 
     def read(self) -> tuple[dict[str, Any], list[StoredTensor]]:
         """All metadata, and all tensors with their places."""
-        if bytes(self._data[:4]) != b"GGUF":
+        if self._data[:4] != b"GGUF":
             raise ValueError("it begins otherwise")
         self._at = 4
         version, n_tensors, n_fields = self._numbers("IQQ")
@@ -183,7 +185,7 @@ class _Header:
         self._check_room(n, "a text")
         begin = self._at
         self._at += n
-        return self._data[begin : self._at].tobytes().decode("utf-8")
+        return self._data[begin : self._at].decode("utf-8")
 
     def _numbers(self, code: str) -> tuple[Any, ...]:
         # Counted before `struct` makes room for them.

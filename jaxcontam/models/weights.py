@@ -21,6 +21,7 @@ from safetensors.numpy import save_file
 from jaxcontam.data.files import read_json
 from jaxcontam.data.model_files import check_tensor_names
 from jaxcontam.errors import InputError
+from jaxcontam.models.adapter import AdaptedTensors, Adapter
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder, abstract_decoder
 from jaxcontam.models.families import Family, Tensor
@@ -48,6 +49,7 @@ def weight_files(directory: Path) -> list[Path]:
         return [directory]
     index = directory / _INDEX
     if index.is_file():
+        whole = directory / "model.safetensors"
         try:
             weight_map = read_json(index)["weight_map"]
             names = sorted(set(weight_map.values()))
@@ -57,6 +59,11 @@ def weight_files(directory: Path) -> list[Path]:
         except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise InputError(f"{index}: not an index of weights ({e!r})") from e
         files = [directory / name for name in names]
+        if whole.is_file() and whole not in files:
+            raise InputError(
+                f"{directory}: holds {whole.name} and {_INDEX}, which names others",
+                hint="move the one that you do not mean to another folder",
+            )
     else:
         files = [directory / "model.safetensors"]
     missing = [path.name for path in files if not path.is_file()]
@@ -81,8 +88,9 @@ def read_weights(
     *,
     dtype: str = "float32",
     mesh: Mesh | None = None,
+    adapter: Adapter | None = None,
 ) -> Decoder:
-    """Read a decoder from files.
+    """Read a decoder from files, with the changes of an adapter.
 
     Weights are read one after the other, so that the host holds no second copy, and
     only the shards of this process's devices are read. `dtype` is that of matmul
@@ -90,11 +98,13 @@ def read_weights(
     weights are whole on the first device.
     """
     wanted = _wanted(family, config)
-    source = (
+    source: Any = (
         GgufTensors(directory, {*wanted, family.head}, config)
         if directory.suffix == SUFFIX
         else _Safetensors(files)
     )
+    if adapter is not None:
+        source = AdaptedTensors(source, adapter)
     decoder = abstract_decoder(config)
     shapes = {path: leaf.shape for path, leaf in _flat_state(decoder).items()}
     n_weights = sum(map(math.prod, shapes.values()))
