@@ -8,6 +8,7 @@ from typing import Literal
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoder
 from jaxcontam.errors import InputError
+from jaxcontam.models.gguf_file import SUFFIX, open_gguf
 from jaxcontam.scoring.opened import OpenModel
 
 Turn = Literal["user", "assistant", "both"]
@@ -105,6 +106,8 @@ def tuning_notes(model: OpenModel) -> tuple[str, ...]:
     if folder is None:
         return ()
     templates = "".join(_head(folder / name) for name in _TEMPLATE_FILES)
+    if folder.suffix == SUFFIX and folder.is_file():
+        templates = open_gguf(folder).fields.get("tokenizer.chat_template", "")
     found = ["chat template"] if "messages" in templates else []
     if "<think" in templates:
         found = ["chat template with thoughts"]

@@ -194,6 +194,13 @@ def opened_checkpoint(
 
     mesh = weights_mesh(nnx.state(checkpoint.decoder))
     division, config = division or Division(), checkpoint.config
+    notes: tuple[str, ...] = ()
+    if checkpoint.quantisation:
+        notes = (
+            f"{checkpoint.name} is a GGUF file ({checkpoint.quantisation}): its "
+            "weights were dequantised and computed with here, not by llama.cpp, whose "
+            "products are rounded differently",
+        )
     return OpenModel(
         name=checkpoint.name,
         fingerprint=checkpoint.fingerprint,
@@ -208,4 +215,5 @@ def opened_checkpoint(
         has_moments=True,
         vocab_size=config.vocab_size,
         n_heads=config.n_heads,
+        notes=lambda: notes,
     )
