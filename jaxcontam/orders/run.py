@@ -152,6 +152,17 @@ class ReadyAudit:
     scorer: SequenceScorer
 
 
+def check_other(reference: ReadyAudit, target: ReadyAudit) -> None:
+    """Refuse a reference that is the model itself."""
+    one, model = reference.model, target.model
+    is_same = one.info.fingerprint == model.info.fingerprint
+    if is_same and one.checkpoint is not None:
+        raise InputError(
+            f"{one.name}: the reference is the model itself",
+            hint="name a model that cannot have seen the file",
+        )
+
+
 def run_audit(
     target: ReadyAudit | None,
     checked: CheckedFiles,
@@ -168,13 +179,7 @@ def run_audit(
         ShareScored: If this process scores a share; it is scored then.
     """
     if reference is not None and target is not None:
-        one, model = reference.model, target.model
-        is_same = one.info.fingerprint == model.info.fingerprint
-        if is_same and one.checkpoint is not None:
-            raise InputError(
-                f"{one.name}: the reference is the model itself",
-                hint="name a model that cannot have seen the file",
-            )
+        check_other(reference, target)
 
     def rows_of(one: ReadyAudit, title: str) -> list[Row]:
         with bar(title) as progress:
