@@ -116,7 +116,13 @@ def audit(
                 of_reference = ready(
                     reference, None if folder is None else folder / "reference"
                 )
-    name = str(model) if isinstance(model, str | Path) else "MODEL"
+    is_object = not isinstance(model, str | Path)
+    name = "MODEL" if is_object else str(model)
+    if target is not None:
+        name = target.model.info.name
+    if is_object:
+        # No shell has it: `next_steps` then names keywords, not flags.
+        name = f"<{name}>"
     return run_audit(
         target,
         checked,
@@ -124,7 +130,7 @@ def audit(
         reference=of_reference,
         command=(
             "audit",
-            name if target is None else target.model.info.name,
+            name,
             *(benchmark.name for benchmark in files.benchmarks),
             *asked.flags,
             *(["--reference", of_reference.model.info.name] if of_reference else []),

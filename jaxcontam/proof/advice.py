@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from jaxcontam.arguments import keyword_of
 from jaxcontam.data.files import Provenance
 from jaxcontam.proof.result import DESIGNED, OrderResult, ReferenceResult, UnscoredFile
 from jaxcontam.reports.methods import Words
@@ -424,13 +425,34 @@ def _little_words(reference: ReferenceResult) -> str:
 
 
 class Step(NamedTuple):
-    """A next step: what to do, and the flags of `audit` that do it."""
+    """A next step: what to do, and the flags of `audit` that do it.
+
+    `in_python`: the model is an object of Python, and flags are said as keywords.
+    """
 
     words: str
     flags: tuple[str, ...] = ()
+    in_python: bool = False
+
+    @property
+    def to_add(self) -> str:
+        """What to add to the command or the call."""
+        return _keywords(self.flags) if self.in_python else shell_line(self.flags)
 
     def __str__(self) -> str:
-        return f"{self.words} ({shell_line(self.flags)})" if self.flags else self.words
+        return f"{self.words} ({self.to_add})" if self.flags else self.words
+
+
+def _keywords(flags: Sequence[str]) -> str:
+    said: list[str] = []
+    for word in flags:
+        if word.startswith("--"):
+            said.append(f"{keyword_of(word)}=True")
+        else:
+            # A folder of the command line is a model of any kind here.
+            value = "OTHER_MODEL" if word == "DIR" else repr(word)
+            said[-1] = said[-1].replace("=True", f"={value}")
+    return ", ".join(said)
 
 
 def next_steps(
@@ -447,7 +469,8 @@ def next_steps(
     elif isinstance(file, AuditedFile) and test.verdict == "suspected":
         steps = _after_suspicion(file, command, words) if is_of_order(test) else []
     if list(command[:1]) == ["audit"]:
-        return tuple(steps)
+        is_object = command[1].startswith("<")
+        return tuple(step._replace(in_python=is_object) for step in steps)
     return tuple(Step(step.words) for step in steps)
 
 
