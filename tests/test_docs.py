@@ -10,13 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from docs.site_hooks import command_page, command_table, grouped_methods, overview
+from docs.site_hooks import COMMANDS_PAGE, commands_page, grouped_methods, overview
 from examples import any_engine
 from jaxcontam.cli.main import COMMANDS, flags_of, parse
 from jaxcontam.cli.methods import FORMULAS
 from jaxcontam.members.score import ScoredText, ScoreMethod
 from jaxcontam.methods import METHODS as ROWS
 from jaxcontam.methods import OWN
+from jaxcontam.orders.methods import WORDS
+from jaxcontam.proof.advice import AuditedFile, next_steps
+from tests.support.report_documents import order_result
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -25,6 +28,7 @@ TOP = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
 LOGS = [ROOT / "LOG.md", *sorted((DOCS / "log").glob("*.md"))]
 """What was found once, by commands that may be gone."""
 PAGES = [*TOP, *sorted({*DOCS.rglob("*.md")} - {*LOGS})]
+INDEX = DOCS / "index.md"
 METHODS = {name for rows in grouped_methods().values() for name in rows}
 
 
@@ -179,6 +183,20 @@ def test_every_method_has_a_page_with_its_formula_and_no_page_is_left_over():
     assert sorted(rows) == sorted({*ROWS} - {*OWN})
 
 
+def test_pages_name_the_next_steps_that_an_audit_names():
+    row = {"method": "direction", "null": "reversibility", "verdict": "suspected"}
+    test = order_result(**row, reasons=("no reference",), order_provenance="published")
+    steps = next_steps(AuditedFile(test), ["audit", "m", "b.txt"], WORDS)
+    flags = {step.flags[-2] if "DIR" in step.flags else step.flags[0] for step in steps}
+    assert flags == {"--reference", "--shuffled"}
+    (short,) = re.findall(
+        r"`suspected`.*?: (.*?)\. `", (ROOT / "README.md").read_text()
+    )
+    (full,) = re.findall(r"^\| `suspected` \| (.*) \|$", INDEX.read_text(), re.M)
+    assert "--reference" in short and all(flag in full for flag in flags)
+    assert "membership" not in full + short and "replicate" not in full + short
+
+
 def test_method_of_the_how_to_page_is_a_score():
     code, _ = python_of(DOCS / "how_to/own_method.md")
     names = {}
@@ -190,11 +208,13 @@ def test_method_of_the_how_to_page_is_a_score():
     assert names["METHOD"].score(flat) == 0 > names["METHOD"].score(uneven) == -1
 
 
-def test_each_command_has_a_page_of_its_examples_and_flags():
-    assert re.findall(r"^\| \[(\w+)\]", command_table(), re.M) == [*COMMANDS]
-    for name, kind in COMMANDS.items():
-        page = command_page(name)
-        assert page.startswith(f"# {name}\n") and "\x1b" not in page
-        assert f"\njaxcontam {name}" in page.split("```bash")[1].split("```")[0]
-        options = page.split("## Options")[1]
-        assert {*flags_of(kind)} <= {*re.findall(r"(--[\w-]+)", options)}
+def test_page_of_commands_is_what_help_says():
+    """Each command with its examples and every flag; the site hooks write it."""
+    page = COMMANDS_PAGE.read_text(encoding="utf-8")
+    assert page == commands_page(), "stale: python -m docs.site_hooks"
+    assert re.findall(r"^\| \[(\w+)\]", page, re.M) == [*COMMANDS]
+    helps = re.split(r"^## (?=\w+$)", page, flags=re.M)[1:]
+    for (name, kind), said in zip(COMMANDS.items(), helps, strict=True):
+        assert said.startswith(f"{name}\n") and "\x1b" not in said
+        assert f"\njaxcontam {name}" in said.split("```bash")[1].split("```")[0]
+        assert {*flags_of(kind)} <= {*re.findall(r"(--[\w-]+)", said)}

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from jaxcontam.amounts import counted, duration_words
 from jaxcontam.arguments import Dtype, public, store_folder
 from jaxcontam.data.corpus import CorpusFile, Fault, list_corpus, read_documents
 from jaxcontam.errors import InputError, unknown_name
@@ -63,7 +64,6 @@ from jaxcontam.members.scores import token_frequencies
 from jaxcontam.processes import is_first
 from jaxcontam.progress import Progress, default_bar, progress_bar
 from jaxcontam.reports.archive import DAMAGED_ARRAY, TEXTS_NAME, texts_bytes, typed_rows
-from jaxcontam.reports.numbers import duration_words
 from jaxcontam.reports.page import Page
 from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import Writable, replace_bytes, write_files
@@ -450,7 +450,9 @@ def dry_run_words(plan: MembershipPlan, limits: Budget) -> str:
     methods, model, inputs = plan.chosen.methods, plan.model, plan.inputs
     names = ", ".join(method.name for method in methods)
     texts, seed = plan.texts, plan.asked.seed
-    lines = [f"{len(texts):,} texts, {len(methods)} scores: {names}"]
+    lines = [
+        f"{counted(len(texts), 'text')}, {counted(len(methods), 'score')}: {names}"
+    ]
     own = [one for one in methods if "reference" not in one.reads]
     alone = dataclasses.replace(inputs, reference=None)
     lines.append(
@@ -500,6 +502,6 @@ def _cost_words(
     n_rows = max(1, scorer.batch_tokens // length)
     seconds = batch_seconds(scorer, (n_rows, length)) / (n_rows * length)
     return (
-        f"{n_targets:,} tokens to score, those in the store among them: "
+        f"{counted(n_targets, 'token')} to score, those in the store among them: "
         f"{duration_words(n_targets * seconds)} at the speed of one batch now."
     )

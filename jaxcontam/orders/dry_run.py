@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from jaxcontam.amounts import amount, counted, duration_words
 from jaxcontam.errors import InputError
 from jaxcontam.orders.methods import DIRECTION
 from jaxcontam.orders.order_test import PlannedTest
@@ -14,7 +15,6 @@ from jaxcontam.orders.power_designs import scored_design
 from jaxcontam.orders.run import ReadyAudit, about_reference, check_other
 from jaxcontam.progress import waiting_for
 from jaxcontam.proof.outcome import bare_table
-from jaxcontam.reports.numbers import duration_words
 from jaxcontam.scoring.api.budget import ApiEstimate, Budget, sending_words
 from jaxcontam.scoring.cost import ScoringCost, scoring_seconds
 from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
@@ -198,7 +198,7 @@ def _print(found: Estimate, console: Terminal) -> None:
             floor_text(test.log10_p_floor),
             "-"
             if test.mde_low is None or test.mde_high is None
-            else f"{test.mde_low:.2g} to {test.mde_high:.2g}",
+            else f"{amount(test.mde_low)} to {amount(test.mde_high)}",
         ]
         for test in found.tests
     )
@@ -247,8 +247,8 @@ def _cost_words(found: Estimate) -> str:
     if not left:
         return "The store holds every score."
     time = duration_words(60 * found.minutes)
-    words = f"{left:,} tokens to score: {time} at the speed of one batch now"
-    words += "." if found.price is None else f", at a price of {found.price:.2g}."
+    words = f"{counted(left, 'token')} to score: {time} at the speed of one batch now"
+    words += "." if found.price is None else f", at a price of {amount(found.price)}."
     if added := sum(test.store_kb for test in found.tests):
         words += f" The store grows by {added / 1000:,.1f} MB."
     return words

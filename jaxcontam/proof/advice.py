@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from jaxcontam.amounts import amount
 from jaxcontam.arguments import keyword_of
 from jaxcontam.data.files import Provenance
 from jaxcontam.proof.result import DESIGNED, OrderResult, ReferenceResult, UnscoredFile
@@ -19,6 +20,7 @@ from jaxcontam.reports.numbers import p_words, plain_p
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
+    NOT_CHECKED,
     OF_OPTIONS,
     ORDER_WORDS,
     REFERENCE_SHARE,
@@ -219,7 +221,8 @@ def why(file: AuditedFile) -> str:
     if test.verdict == "contaminated" and asked:
         words.append(
             f"{asked.name}, the reference model, gains {_little_words(asked)}. That "
-            f"settles it if {asked.name} cannot have seen the file and reads as well."
+            f"settles it if {asked.name} reads as well and cannot have seen the file, "
+            f"which {NOT_CHECKED}."
         )
     return " ".join(words)
 
@@ -247,8 +250,8 @@ def in_short(file: AuditedFile | UnscoredFile, words: Words) -> str:
             if (asked := file.reference) is None:
                 return own.seen
             return (
-                f"the model prefers its order; {asked.name}, the reference, gains "
-                "under half of it"
+                f"gains over twice as much as {asked.name}, which you say cannot have "
+                "seen the file"
             )
         case "suspected":
             reasons = sorted(
@@ -257,7 +260,7 @@ def in_short(file: AuditedFile | UnscoredFile, words: Words) -> str:
             name = "" if file.reference is None else file.reference.name
             return _SHORT[reasons[0]].format(name=name) if reasons else "no proof"
         case "no evidence":
-            least = f"{file.test.mde_adjusted:.2g} {file.test.effect_unit}"
+            least = f"{amount(file.test.mde_adjusted)} {file.test.effect_unit}"
             return f"an effect of {least} would have been found"
         case _:
             return why_inconclusive(file.test, own)
@@ -277,7 +280,7 @@ def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
     if test.order_provenance in ("tfds-hash", "unknown"):
         return "the model may have seen the file in another order than this one"
     return (
-        f"effects below {test.mde_adjusted:.2g} {test.effect_unit} may be missed; "
+        f"effects below {amount(test.mde_adjusted)} {test.effect_unit} may be missed; "
         f"{own.more}"
     )
 

@@ -36,20 +36,6 @@ def p_words(log10_p: float, validity: Validity = "exact") -> str:
     return f"p {words}" if words.startswith("<") else f"p = {words}"
 
 
-def duration_words(seconds: float) -> str:
-    """An estimated time as a reader says it: about 1 second, about 2.5 hours."""
-    if seconds < 0.5:
-        return "less than a second"
-    # Two of a unit still say more in the smaller one.
-    if seconds < 119.5:
-        n, unit = f"{seconds:.0f}", "second"
-    elif seconds < 119.5 * 60:
-        n, unit = f"{seconds / 60:.0f}", "minute"
-    else:
-        n, unit = f"{seconds / 3600:,.1f}".removesuffix(".0"), "hour"
-    return f"about {n} {unit}{'s' * (n != '1')}"
-
-
 def plain_p(p: float | None) -> str:
     """A p-value from 0 to 1 as `p_text` has it; a dash where there is none."""
     if p is None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tyro.conf import Positional
 
+from jaxcontam.amounts import counted, duration_words
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.questions import QuestionFields
@@ -22,7 +23,6 @@ from jaxcontam.reports.flags import (
     open_for,
     runs_here,
 )
-from jaxcontam.reports.numbers import duration_words
 from jaxcontam.reports.report_files import make_folder
 from jaxcontam.score_gap.items import Sides, read_sides
 from jaxcontam.score_gap.judging import COMMAND, NAME_ONCE, InflationDesign
@@ -162,10 +162,12 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
             models = (self.model, *self.reference)
             for word in filter(runs_here, models):
                 model_directory(word)
-            each = f", and of {len(self.reference)} references" * bool(self.reference)
+            each = f", and of {counted(len(self.reference), 'reference')}" * bool(
+                self.reference
+            )
             return (
-                f"{words}: {n:,} answers of at most {self.new_tokens} tokens each of "
-                f"{self.model}{each}. Nothing was asked."
+                f"{words}: {counted(n, 'answer')} of at most {self.new_tokens} tokens "
+                f"each of {self.model}{each}. Nothing was asked."
             )
         lines = [f"{words}, in choices."]
         for word in (self.model, *self.reference):
@@ -189,12 +191,12 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
         if isinstance(scorer, RemoteScorer):
             assert isinstance(scorer.prompts, CountedPrompts)
             found = scorer.prompts.estimate(self.api_options.limits)
-            return f"{cost.n_targets:,} tokens; {sending_words(found)}"
+            return f"{counted(cost.n_targets, 'token')}; {sending_words(found)}"
         with waiting_for("compiling and timing a batch"):
             time = duration_words(scoring_seconds(scorer, cost.positions))
         return (
-            f"{cost.n_targets:,} tokens, {cost.n_cached:,} of them in the store, the "
-            f"others {time} at the speed of one batch now."
+            f"{counted(cost.n_targets, 'token')}, {cost.n_cached:,} of them in the "
+            f"store, the others {time} at the speed of one batch now."
         )
 
 

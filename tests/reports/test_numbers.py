@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from jaxcontam.reports.numbers import duration_words, p_text, p_words
+from jaxcontam.reports.numbers import p_text, p_words
 
 pytestmark = pytest.mark.unoptimised
 
@@ -71,22 +71,6 @@ def test_deeper_pvalue_never_reads_larger():
     found = [log10_of(text) for text in texts]
     # Equal texts give equal logarithms; 1e-12 is float error between the formats.
     assert all(a <= b + 1e-12 for a, b in itertools.pairwise(found))
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0.2, "less than a second"),
-        (0.6, "about 1 second"),
-        (119, "about 119 seconds"),
-        (119.6, "about 2 minutes"),
-        (7_100, "about 118 minutes"),
-        (7_200, "about 2 hours"),
-        (5_000_000, "about 1,388.9 hours"),
-    ],
-)
-def test_a_time_has_one_unit_in_its_number(seconds, words):
-    assert duration_words(seconds) == words
 
 
 @pytest.mark.parametrize(
