@@ -3,8 +3,12 @@
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +16,7 @@ import pytest
 
 from docs.site_hooks import COMMANDS_PAGE, commands_page, grouped_methods, overview
 from examples import any_engine
-from jaxcontam.cli.main import COMMANDS, flags_of, parse
+from jaxcontam.cli.main import COMMANDS, flags_of, main, parse
 from jaxcontam.cli.methods import FORMULAS
 from jaxcontam.members.score import ScoredText, ScoreMethod
 from jaxcontam.methods import METHODS as ROWS
@@ -20,6 +24,7 @@ from jaxcontam.methods import OWN
 from jaxcontam.orders.methods import WORDS
 from jaxcontam.proof.advice import AuditedFile, next_steps
 from tests.support.report_documents import order_result
+from tests.support.stand_ins import NOT_RUN, make_desk, make_reports
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -32,12 +37,20 @@ INDEX = DOCS / "index.md"
 METHODS = {name for rows in grouped_methods().values() for name in rows}
 
 
+def shell_lines(text):
+    """Lines of the blocks of a page that people type from; a loop is one."""
+    for kind, block in re.findall(r"```(bash|console|sh)\n(.*?)```", text, re.DOTALL):
+        block = block.replace("\\\n", " ")
+        lines = [block] if "\ndone" in block else block.splitlines()
+        for line in lines:
+            is_typed = line.strip() and not line.startswith("#")
+            if is_typed and (kind != "console" or line.startswith("$ ")):
+                yield line.removeprefix("$ ")
+
+
 def commands_of(text):
-    """Command lines of the blocks of a page that people type from."""
-    for block in re.findall(r"```(?:bash|console)\n(.*?)```", text, re.DOTALL):
-        for line in block.replace("\\\n", " ").splitlines():
-            if (line := line.removeprefix("$ ")).startswith("jaxcontam "):
-                yield line
+    """Lines that call the program."""
+    return [line for line in shell_lines(text) if line.startswith("jaxcontam ")]
 
 
 def python_of(page):
@@ -60,6 +73,51 @@ def test_commands_of_the_pages_parse(page, line):
         parse(COMMANDS[name], words, prog=f"jaxcontam {name}")
     else:
         assert name.startswith("--")
+
+
+def reason_against(line):
+    """Why a line of a page is not run; None for one that is."""
+    found = (why for why, known in NOT_RUN.items() if re.search(known, line))
+    return next(found, None)
+
+
+RUN = {
+    page: [line for line in found if reason_against(line) is None]
+    for page in (ROOT / "README.md", *sorted({*DOCS.rglob("*.md")} - {*LOGS}))
+    if (found := [*shell_lines(page.read_text())])
+}
+
+
+def test_each_reason_not_to_run_a_command_is_one_for_some():
+    lines = [line for page in RUN for line in shell_lines(page.read_text())]
+    assert {*NOT_RUN} == {*filter(None, map(reason_against, lines))}
+    assert sum(map(len, RUN.values())) > len(lines) / 2
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory, pulse):
+    return make_desk(tmp_path_factory.mktemp("desk"), pulse)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [page for page in RUN if RUN[page]], ids=lambda page: page.stem
+)
+def test_commands_of_a_page_run_as_they_stand(page, desk, tmp_path, monkeypatch):
+    """In their order, on small models and files of the names that they have there."""
+    monkeypatch.chdir(shutil.copytree(desk, tmp_path / "desk", symlinks=True))
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environ = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    for line in RUN[page]:
+        make_reports(line)
+        name, *words = shlex.split(re.sub(r"\s#\s.*", "", line))
+        if name == "jaxcontam":
+            code = main(words)
+        else:
+            code = subprocess.run(["bash", "-c", line], env=environ).returncode
+        # A mistyped name is refused; few short completions give no verdict.
+        may_be = {2} if "stratifed" in line else {0, 3 * ("replicate" in line)}
+        assert code in may_be, line
 
 
 AT_COMMIT = re.compile(r"\s*\(at\s+commit\s+[0-9a-f]{8}\b")

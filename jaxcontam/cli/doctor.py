@@ -17,6 +17,7 @@ from jaxcontam.data.benchmark import SUFFIXES
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.errors import InputError, first_line, install_hint
 from jaxcontam.processes import cpu_cores
+from jaxcontam.reports.flags import runs_here
 from jaxcontam.terminal import Terminal
 
 EXIT_FAULTS = 2
@@ -72,7 +73,10 @@ class Doctor:
             yield from hub()
             return
         files = self.benchmark
-        if _is_model(self.model):
+        if not runs_here(self.model) and not self.model.startswith("lm_eval:"):
+            # Asked by an audit, not here.
+            yield ("note", f"{self.model}: is not here, and was not asked", "")
+        elif _is_model(self.model):
             yield from model_findings(self.model)
         else:
             files = self.model, *files

@@ -55,7 +55,7 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
         # rewrites, with the ids of their originals or in their order
         jaxcontam inflation MODEL test.jsonl --against new.jsonl --reference A B
         # another split, drawn at random
-        jaxcontam inflation MODEL a.csv --against b.csv --unpaired --equally-hard
+        jaxcontam inflation MODEL a.jsonl --against b.jsonl --unpaired --equally-hard
         # scores of your own, a column a model
         jaxcontam inflation NAME test.csv --against new.csv --scores --reference B
         # or a file a model, with columns item, published, other

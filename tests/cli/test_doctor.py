@@ -87,6 +87,11 @@ def test_a_model_and_a_benchmark_are_looked_at(said, tmp_path, pulse):
     assert code == 2 and "rwkv" in text
 
 
+def test_a_server_is_not_asked_and_no_fault(said, tmp_path):
+    code, text = said("api:http://127.0.0.1:9/v1#m")
+    assert code == 0 and "api:http://127.0.0.1:9/v1#m: is not here" in text
+
+
 def test_what_is_wrong_with_the_machine_is_said_beside_a_file_too(
     said, tmp_path, monkeypatch
 ):

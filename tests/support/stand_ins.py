@@ -1,0 +1,195 @@
+"""Small files and models under the names that pages of the documentation give them."""
+
+import csv
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+from flax import nnx
+
+from jaxcontam.cli.main import main
+from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.models.config import llama_shape
+from jaxcontam.models.decoder import Decoder
+from tests.support.membership_model import SIZES, drawn_texts, fast_tokenizer, tokenizer
+
+NOT_RUN = {
+    "needs a cloud": r"^(sky|xpk|export PROJECT)|skypilot|tpu_vm\.sh|gs://",
+    "signs with a key of yours": r"ssh-keygen|sigstore|cosign|allowed_signers",
+    "installs": r"pip install|python3 -m venv",
+    "needs vLLM": r"\bvllm(:| serve)",
+    "needs a server": r"\bapi:http",
+    "needs the network": r"\bhf:|infini-gram:|git clone|hf download|yonatano/|"
+    r"audit EleutherAI/|lm_eval --model",
+    "needs several devices or hosts": r"--mesh|--distributed",
+    "needs weights that are pickled": r"jaxcontam convert",
+    "runs in the folder of a report": r"^sha256sum -c|verify \.$",
+    "takes minutes to hours, and has tests of its own": r"python -m (eval|train)\.|"
+    r"10\*\*6|/usr/bin/time",
+    "has a test of its own": r"python examples/",
+}
+"""Why a line of a page is not run -> how it is known."""
+
+_MODELS = (
+    *("MODEL", "MODEL_DIR", "OLDER", "OLDER_DIR", "OLD", "OLD_DIR", "OTHER"),
+    *("OTHER_DIR", "OLDER_MODEL", "pythia-160m", *"ABCDE"),
+)
+_TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+_N = 48
+# Columns of scores of one's own, a model each.
+_SCORED = ("NAME", "mine", "B", *"abc")
+
+
+def _record(i, seed):
+    """One record with a field for every command; the order says nothing of it."""
+    first, second, third, fourth = drawn_texts(4, 1000 * seed + i)
+    name = hashlib.sha1(f"{i}".encode()).hexdigest()[:8]
+    answer = int(name, 16) % 4
+    return {
+        "id": name,
+        "question": first,
+        "choices": [
+            " ".join(one.split()[:3]) for one in (second, third, fourth, first)
+        ],
+        "answer": answer,
+        "passage": second,
+        "subject": ("law", "trade")[answer % 2],
+        "source": f"page {name}",
+    }
+
+
+def _both(i, seed):
+    """A question and its answer."""
+    row = _record(i, seed)
+    return {"question": row["question"], "answer": row["passage"]}
+
+
+def _in_blocks(i, seed):
+    return _record(i, seed) | {"context": f"Passage {(37 * (i // 4)) % 101}."}
+
+
+def _text(i, seed):
+    text, other = drawn_texts(2, 1000 * seed + i)
+    label, titles = ("no", "yes")[i % 2], ("river", "stone", "cloud", "leaf")
+    return {
+        "text": text,
+        "title": titles[i % 4],
+        "source": f"site {i}",
+        "label": label,
+        "variants": [other],
+    }
+
+
+def _pair(i, seed):
+    premise, hypothesis = drawn_texts(2, 1000 * seed + i)
+    return {"premise": premise, "hypothesis": hypothesis, "label": i % 2}
+
+
+def _issue(i, seed):
+    return {
+        "problem_statement": drawn_texts(1, 1000 * seed + i)[0],
+        "file": f"src/{_record(i, seed)['id']}.py",
+    }
+
+
+def _labelled(i, seed):
+    return {"input": drawn_texts(1, 1000 * seed + i)[0], "label": i % 2}
+
+
+_RECORDS = {
+    **dict.fromkeys(("benchmark", "boolq", "piqa", "mmlu", *"abc"), _record),
+    **dict.fromkeys(("test", "rewritten", "held_out", "new"), _record),
+    **dict.fromkeys(("asked", "old", "texts", "ag_news", "newer_news"), _text),
+    **{"gsm8k": _both, "squad": _in_blocks, "rte": _pair, "wikimia": _labelled},
+    **{"swe_bench": _issue, "newer": _issue},
+}
+
+
+def make_desk(folder, quickstart):
+    """Models and files; commands of a page run in a copy of the folder.
+
+    `quickstart` is the folder of a finished one.
+    """
+    shape = llama_shape(vocab_size=tokenizer().get_vocab_size(), context=4096, **SIZES)
+    reads = fast_tokenizer()
+    reads.chat_template = _TEMPLATE
+    for seed, name in enumerate(_MODELS):
+        save_checkpoint(Decoder(shape, rngs=nnx.Rngs(seed)), reads, folder / name)
+    (folder / "runs").mkdir()
+    (folder / "runs/quickstart").symlink_to(quickstart)
+    for name in ("curves/step-1000", "curves/step-2000", "mine/model"):
+        shutil.copytree(folder / "MODEL_DIR", folder / "runs" / name)
+    for seed, name in enumerate(("seen", "unseen", "texts", "lines", "old", "new")):
+        _lines(folder / f"{name}.txt", drawn_texts(_N, seed))
+    for seed, name in enumerate(_RECORDS):
+        rows = [_RECORDS[name](i, seed) for i in range(_N)]
+        _lines(folder / f"{name}.jsonl", map(json.dumps, rows))
+        flat = [{k: v for k, v in row.items() if isinstance(v, str)} for row in rows]
+        _csv(folder / f"{name}.csv", flat)
+    for name in ("books", "old", "new", "corpus", "counts", "CORPUS"):
+        (folder / name).mkdir()
+        for i in range(4):
+            _lines(folder / name / f"{i}.txt", [" ".join(drawn_texts(60, i))])
+    for name, share in (("published", 3), ("rewritten", 2), ("test", 3), ("new", 2)):
+        own = [f"q{i}" for i in range(_N)]
+        rows = [
+            {
+                "item": item,
+                "passage": item,
+                **dict.fromkeys(_SCORED, int(i % 4 < share)),
+            }
+            for i, item in enumerate(own)
+        ]
+        _csv(folder / f"{name}.csv", rows)
+    for name in ("a", "b", "model"):
+        rows = [
+            {"item": f"q{i}", "published": int(i % 4 < 3), "other": int(i % 4 < 2)}
+            for i in range(_N)
+        ]
+        _csv(folder / f"{name}.csv", rows)
+    texts = drawn_texts(4 * _N, 99)
+    rows = [
+        {
+            "first_piece": texts[i],
+            "second_piece": texts[i + _N],
+            "generated_guided_completion": texts[i + 2 * _N],
+            "generated_general_completion": texts[i + 3 * _N],
+        }
+        for i in range(_N)
+    ]
+    _csv(folder / "completions.csv", rows)
+    _lines(folder / "matrix.csv", [f"{2 + i % 3},1,{i % 2}" for i in range(_N)])
+    for name, model in (("results.json", "pythia-160m"), ("board.csv", "Pythia")):
+        row = {"model": model, "benchmark": "boolq", "score": "0.7"}
+        path = folder / name
+        if path.suffix == ".json":
+            path.write_text(json.dumps([row]))
+        else:
+            _csv(path, [row])
+    (folder / "runs/mine/sets").mkdir()
+    shutil.copy(folder / "boolq.jsonl", folder / "runs/mine/sets")
+    return folder
+
+
+def make_reports(line):
+    """Make what a line reads, in the working directory, unless it is there."""
+    for word in line.split():
+        path = Path(word)
+        if path.exists() or not (path.name == "FOLDER" or word.startswith("runs/")):
+            continue
+        if "--out" in line and word == line.split("--out")[1].split()[0]:
+            continue
+        model = "MODEL_DIR" if path.name == "FOLDER" else "pythia-160m"
+        assert main(["audit", model, "boolq.jsonl", "--out", word]) == 0
+
+
+def _lines(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def _csv(path, rows):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
