@@ -71,7 +71,7 @@ ARMS = {
     "renewed, 5 alike, constat": ("renewed", "alike", _ASKED),
     "reworded, 5 alike": ("reworded", "alike", _ASKED),
 }
-"""What published items are compared with, beside which references."""
+"""Comparison of the published items, and the references of each arm."""
 
 World = tuple[tuple[str, ...], dict[str, list[Question]], list[str]]
 
@@ -131,7 +131,7 @@ def make_world(seed: int) -> World:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a process must know to make any model; a task is a kind and a seed."""
+    """Inputs that a process needs to make any model; a task is a kind and a seed."""
 
     records: Records
     world_seed: int
@@ -140,7 +140,7 @@ class Job:
     preset: str
 
     def design(self, kind: str, seed: int) -> Design:
-        """Of a planted model, or of a reference."""
+        """Design of a planted model, or of a reference."""
         share = _SHARES[seed % len(_SHARES)] if kind == "reference" else 1.0
         return Design(
             name="set",

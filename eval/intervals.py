@@ -40,7 +40,7 @@ class Share:
 
 
 def is_rejected(log10_p: np.ndarray, level: float) -> np.ndarray:
-    """Which p-values, given by their logarithms, are at or below a level."""
+    """True for p-values, given by their logarithms, at or below a level."""
     return log10_p <= math.log10(level) + _ROUNDING
 
 

@@ -78,7 +78,7 @@ class Known:
         return [f"{self.set}:{side}" for side in sides] or [self.set]
 
     def agrees(self, verdict: str) -> str:
-        """Whether a verdict is the one that what is known asks for."""
+        """True if the verdict agrees with what is known of the model."""
         if verdict == self.expected or {verdict, self.expected} <= _FOUND:
             return "yes"
         if self.copies == "0":
@@ -297,7 +297,7 @@ def _told(row: Known, failed: dict[str, list[str]]) -> Iterator[None]:
 
 
 def _copies(row: dict[str, Any] | None) -> int:
-    """How often a text of Hubble was planted; 0 where its record does not say."""
+    """Copies of a text of Hubble in training; 0 where its record does not say."""
     meta = (row or {}).get("meta", {})
     return (json.loads(meta) if isinstance(meta, str) else meta).get("duplicates", 0)
 

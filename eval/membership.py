@@ -109,7 +109,7 @@ class Bounds:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a process must know to score the texts of any model; a task has a seed."""
+    """Inputs that a process needs to score any model's texts; a task has a seed."""
 
     records: Records
     tiny: bool
@@ -256,7 +256,7 @@ def cell(method: str, copies: int, strata: Sequence[Sides]) -> Cell:
 def bounds_of(
     strata: dict[tuple[str, int], list[Sides]], n_files: int
 ) -> Iterable[Bounds]:
-    """Of scores that two normal laws draw, and of texts that models read."""
+    """Bounds from scores of two normal laws, and from texts that models read."""
     for (n, n_pool), shift in itertools.product(_SIZES, _SHIFTS):
         draw = functools.partial(_normal, n, n_pool, shift)
         yield from _bounded(

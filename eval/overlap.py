@@ -150,7 +150,7 @@ def _index(texts: Sequence[str]) -> ExampleIndex:
 
 
 def _counts(index: ExampleIndex, documents: Sequence[str]) -> Counts:
-    """What `FindExamples` and the command do."""
+    """Count as `FindExamples` and the command do."""
     return index.find(Document(text, line=i) for i, text in enumerate(documents, 1))
 
 

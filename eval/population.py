@@ -29,7 +29,7 @@ from train.population_models import (
 )
 
 Task = Any
-"""What a record is of, such as a population and a seed: hashable."""
+"""Subject of a record, such as a population and a seed: hashable."""
 
 Fields = dict[str, Any]
 
@@ -74,7 +74,7 @@ def reader_of(
 
 
 class Job(Protocol):
-    """What a process must know to make the record of any task."""
+    """Inputs that a process needs to make the record of any task."""
 
     @property
     def records(self) -> Records:
@@ -136,7 +136,7 @@ def kept_records(job: Job, tasks: Sequence[Task]) -> dict[Task, Fields]:
 
 
 def _open(job: Job) -> Callable[[Task], Mapping[str, Any]]:
-    """What a process does first; returns what makes a record and writes it."""
+    """Set up a process; returns the function that makes a record and writes it."""
     keep_freed_memory()
     keep_compiled()
     make = job.maker()

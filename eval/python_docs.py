@@ -41,7 +41,7 @@ class Question:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PythonDocs:
-    """What the installation holds.
+    """Texts of the installation.
 
     Attributes:
         documents: Background texts without any question's docstring.

@@ -245,7 +245,7 @@ def print_headline(
 
 
 def _print_reading(document: dict, out: Path, page: Path, console: Console) -> None:
-    """What the table shows and does not show, and what to type next."""
+    """Print how to read the table, and what to type next."""
     study = document["study"]
     largest_se = max(row.get("auc_se", 0.0) for row in document["results"])
     console.print(
@@ -278,7 +278,7 @@ def _print_reading(document: dict, out: Path, page: Path, console: Console) -> N
 
 
 def _program() -> str:
-    """How `jaxcontam` can be called from here: by name, or beside this Python."""
+    """Command that runs `jaxcontam` here: its name, or its path beside this Python."""
     if shutil.which("jaxcontam"):
         return "jaxcontam"
     program = Path(sys.executable).parent / "jaxcontam"

@@ -273,7 +273,7 @@ def _direction(pairs_FKP: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _sums_PM() -> np.ndarray:
-    """What each pair adds to the statistic of each order."""
+    """Contribution of each pair to the statistic of each order."""
     orders_MS = flipped_orders(np.zeros(_SIZE, np.int64), _RUNS_S)
     rows = []
     for i, j in zip(_LEFT_P, _RIGHT_P, strict=True):

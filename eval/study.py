@@ -324,7 +324,7 @@ def markdown(grid: Grid) -> str:
 
 
 def _cost_words(document: Mapping[str, Any]) -> str:
-    """What the study took, on what, and how to make it again."""
+    """Cost of the study, its hardware, and the command that repeats it."""
     earlier = document["earlier_cpu_seconds"]
     before = f" (and {earlier:,.0f} CPU s of earlier starts)" if earlier else ""
     return (

@@ -59,7 +59,7 @@ _Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scale:
-    """How large models, files, keyed rows and tuning are; copies of 0 are controls."""
+    """Sizes of models, files, keyed rows and tuning; copies of 0 are controls."""
 
     preset: str
     n_examples: int

@@ -90,7 +90,7 @@ class Unlearning:
     unlearned: str
     """The model after it."""
     texts: str | None = None
-    """What was to be forgotten: a .txt file, a folder of them, or a table."""
+    """Texts to be forgotten: a .txt file, a folder of them, or a table."""
     questions: str | None = None
     """Table of questions on it, with the fields `question` and `answer`."""
     words: int = 512
@@ -98,7 +98,7 @@ class Unlearning:
     prompt_words: int = 200
     """Words of a chunk that the unlearned model is given."""
     template: str = r"Question: {question}\nAnswer:"
-    """What it is given of a question."""
+    """Prompt of a question."""
     k: float = 20.0
     """Percentage of least likely tokens that Min-K% keeps."""
     ratio: float = 1.15
@@ -149,7 +149,7 @@ class Unlearning:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Text:
-    """What both models score, what the second one goes on with, and what is true."""
+    """A text that both models score; the prompt that one continues, and the truth."""
 
     source: str
     text: str
@@ -332,7 +332,7 @@ def is_suspicious(ratio_N: np.ndarray, bound: float) -> np.ndarray:
 
 
 def screened(ratio_N: np.ndarray, bound: float) -> dict[str, Any]:
-    """How many texts of those with a score are suspicious (95 % by Wilson)."""
+    """Share of scored texts that are suspicious (95 % by Wilson)."""
     n_texts = int(np.count_nonzero(~np.isnan(ratio_N)))
     n_found = int(np.count_nonzero(is_suspicious(ratio_N, bound)))
     if n_texts == 0:

@@ -163,7 +163,7 @@ def read_dated(path: Path) -> list[Dated]:
 
 
 def sections(text: str) -> Iterator[Dated]:
-    """What stands below each title or field that holds a date; of each change there.
+    """Text below each title or field that holds a date, for each change there.
 
     A title without a date ends the section, unless it stands within it: deeper, and
     without a version of its own.
@@ -196,7 +196,7 @@ def sections(text: str) -> Iterator[Dated]:
 
 
 def _title_mark(line: str, below: str) -> str | None:
-    """What makes a line a title: its own signs or those below it; None if nothing."""
+    """Mark of a title: its own signs or those below it; None for other lines."""
     if ":released:" in line:
         return ":released:"
     if not line.strip() or _RULE.fullmatch(line):

@@ -59,7 +59,7 @@ def unknown_name(kind: str, name: str, choices: Iterable[str]) -> InputError:
 
 
 def requirements(extra: str | None = None) -> "list[Requirement]":
-    """What jaxcontam needs here, or an extra beyond that; empty if not installed."""
+    """Requirements of jaxcontam, or those of an extra; empty if not installed."""
     from packaging.requirements import Requirement
 
     try:

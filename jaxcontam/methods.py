@@ -34,7 +34,7 @@ GIVES = {name: _TABLES[room][1] for room, rows in ROOMS.items() for name in rows
 """Method -> what it gives."""
 
 OWN = joined_rows((), MethodRow)
-"""Those of other packages."""
+"""Methods of other packages."""
 
 _PROOFS = {name: row for name, row in METHODS.items() if isinstance(row, TestRow)}
 

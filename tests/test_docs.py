@@ -251,7 +251,7 @@ def test_pages_name_the_next_steps_that_an_audit_names():
         r"`suspected`.*?: (.*?)\. `", (ROOT / "README.md").read_text()
     )
     (full,) = re.findall(r"^\| `suspected` \| (.*) \|$", INDEX.read_text(), re.M)
-    assert "--reference" in short and all(flag in full for flag in flags)
+    assert "reference" in short and all(flag in full for flag in flags)
     assert "membership" not in full + short and "replicate" not in full + short
 
 

@@ -28,15 +28,15 @@ KNOWN = {
 WORDS = {2: "two", 3: "three", 4: "four", 6: "six", 10: "ten"}
 _LARGEST = len(f"{family._LARGEST:.0f}") - 1
 LIMITS = {
-    f"{budget._BYTES_PER_ANSWER_TOKEN} bytes a token and value": 1,
-    f"{budget._VALUES_PER_ANSWER_TOKEN} a token and value": 1,
-    f"{budget._LEAST_BYTES >> 10} KiB, and 512 a token of the request": 1,
+    f"{budget._BYTES_PER_ANSWER_TOKEN} bytes per token and value": 1,
+    f"{budget._VALUES_PER_ANSWER_TOKEN} per token and value": 1,
+    f"{budget._LEAST_BYTES >> 10} KiB, and 512 per token of the request": 1,
     f"waits of {WORDS[int(retries._LONGEST_ASKED / 60)]} minutes": 1,
     f"from {WORDS[answers._SHORTEST_END]} characters on": 1,
-    f"{WORDS[budget._BYTES_PER_TOKEN]} bytes a token": 1,
+    f"{WORDS[budget._BYTES_PER_TOKEN]} bytes per token": 1,
     f"{WORDS[trust._FIRST_TEXTS].title()} texts of the rows' tokens first": 1,
-    f"one a block of {remote._AT_ONCE}": trust._LATER_TEXTS,
-    f"{100 / trust._EVERY:g} % of requests repeated": 1,
+    f"one per block of {remote._AT_ONCE}": trust._LATER_TEXTS,
+    f"{100 / trust._EVERY:g}% of requests repeated": 1,
     f"at most {4 * benchmark._MOST_CHARACTERS / 1e6:g} MB": 1,
     f"{benchmark._MOST_CHARACTERS / 1e6:g} million characters": 1,
     f"a file {benchmark._MOST_BYTES >> 20} MiB": 1,
@@ -47,7 +47,7 @@ LIMITS = {
         encoding._PART_BYTES >> 20
     ),
     f"another host after {WORDS[int(report_files._LEFT_SECONDS / 60)]} minutes": 1,
-    f"{test_fuzz.MOST_BYTES >> 30} GiB and {test_fuzz.MOST_SECONDS} s an input": 1,
+    f"{test_fuzz.MOST_BYTES >> 30} GiB and {test_fuzz.MOST_SECONDS} s per input": 1,
 }
 """Words of the table, made of constants, and how often they stand there."""
 

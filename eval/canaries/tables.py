@@ -63,7 +63,7 @@ def plan_of(copies: Mapping[str, int]) -> Plan | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """What a report of this study tells of one model.
+    """One model's numbers in a report of this study.
 
     Attributes:
         document: The report.
@@ -115,7 +115,7 @@ def run_of(document: Mapping[str, Any]) -> Run:
 
 
 def numbers_of(run: Run) -> dict[str, Any]:
-    """What the tables are made of, for the JSON file."""
+    """Numbers behind the tables, for the JSON file."""
     study = run.document["study"]
     fields = """benchmark copies method p_value log10_p validity p_floor p_adjusted
         effect effect_se mde verdict reasons reference n_examples n_cut n_strata
@@ -192,7 +192,7 @@ def _controls(run: Run) -> Grid:
 
 
 def _found(run: Run) -> Grid:
-    """How many sets each test finds, and how many controls it accuses.
+    """Number of sets that each test finds, and of controls that it accuses.
 
     No test should be silent on a control that training read much of.
     """
@@ -213,7 +213,7 @@ def _found(run: Run) -> Grid:
 
 
 def _share(rows: Sequence[Row], level: float) -> str:
-    """How many of some tests reach a level, or that they cannot."""
+    """Share of tests that reach a level, or a note that they cannot."""
     # An approximate test has no floor of its own.
     if not rows or min(row["p_floor"] or 0.0 for row in rows) > level:
         return "-"

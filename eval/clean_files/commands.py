@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, tuple[Ask, float]] = {
     "chat": (matrices.canary_chat, 1.0),
     "variants": (matrices.variants, 1.0),
 }
-"""What is asked, and the share of `--n-files` that it is asked of: less of what costs
+"""Commands, and the share of `--n-files` that each is asked about: less of what costs
 more, such as the baselines of `membership`."""
 
 # Files of a task.
@@ -46,7 +46,7 @@ def tasks_of(name: str, n_files: int, seed: int) -> list[Task]:
 
 
 def counted(task: Task) -> dict[str, Tally]:
-    """What a command says of some files, by cell."""
+    """Findings of a command on some files, by cell."""
     name, start, end = task
     findings: list[Finding] = []
     for number in range(start, end):
@@ -57,7 +57,7 @@ def counted(task: Task) -> dict[str, Tally]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Job:
-    """What a process must know to ask any command."""
+    """Inputs that a process needs to ask any command."""
 
     records: Records
 

@@ -1,4 +1,4 @@
-"""What a command says of one clean file, and what may be said of many."""
+"""Findings of a command on one clean file, and their rates over many."""
 
 import dataclasses
 from collections import Counter
@@ -48,7 +48,7 @@ class Cell(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What is said of one file; `p` is None where nothing was tested."""
+    """Finding on one file; `p` is None where nothing was tested."""
 
     cell: Cell
     p: float | None

@@ -85,7 +85,7 @@ def beside_reference(seed: int, folder: Path) -> Iterator[Finding]:
 
 
 def _judged(run: RunTexts, table: Scores, seed: int) -> JudgedRun | None:
-    """What scores say of a run; None where too few texts are left."""
+    """Judgement of a run's scores; None where too few texts are left."""
     study = MembershipStudy(
         name=run.name,
         fingerprint=run.fingerprint,
@@ -134,7 +134,7 @@ def _run(sides: Sides, folder: Path, first: str) -> RunTexts:
 def _asked(
     sides: Sides, folder: Path, first: str, reader: str, seed: int
 ) -> JudgedRun | None:
-    """What three scores of each text say, NaN where it has no word."""
+    """Three scores of each text, NaN where it has no word."""
     run = _run(sides, folder, first)
     model = Reader("noise" if reader == "frequency" else reader, seed)
     values = []

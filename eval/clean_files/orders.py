@@ -307,7 +307,7 @@ def _compared(
 def _audited(
     names: tuple[str, str, str], seed: int, path: Path, flags: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """What every test of orders says of a file, each as the one that decides."""
+    """Findings of every order test on a file, each as the deciding one."""
     command, kind, kernel = names
     rows = _rows(Reader(kernel, seed), path, flags, _ORDER_TESTS)
     for test in _ORDER_TESTS:

@@ -97,7 +97,7 @@ def _words(line: str) -> frozenset[str]:
 
 
 def _more(before: str, line: str) -> bool:
-    """Whether the line has more of what the line before has some of."""
+    """True if the line has more of what the line before has some of."""
     (first, here), (second, next_one) = (
         _PLACE.get(text.partition(" ")[0], (-1, 0)) for text in (before, line)
     )

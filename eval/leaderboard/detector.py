@@ -1,4 +1,4 @@
-"""What a detector is, what it sees of a set, what it may read, and what it says.
+"""Detectors: their inputs, what they may read, and their findings.
 
 A token is counted each time that the model reads it: in every window, after every
 prefix, and once for a prefix that many texts share. What one detector asked before
@@ -57,7 +57,7 @@ class Budget:
 
     @property
     def passes(self) -> float:
-        """What was read, in passes over the set."""
+        """Tokens read, in passes over the set."""
         return self.spent / self.pass_tokens
 
     def spend(self, tokens: int) -> None:
@@ -203,7 +203,7 @@ _ROUNDING = 1e-9
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a detector says of one set.
+    """Finding of a detector on one set.
 
     Attributes:
         score: Ranks sets: higher = more likely trained on. Finite.

@@ -74,7 +74,7 @@ def _choice_gap(subject: Subject) -> Finding:
 
 
 def _answer(text: str) -> str:
-    """What follows the mark of an answer, with its space."""
+    """Text after the mark of an answer, with its space."""
     return text.rpartition(" A:")[2]
 
 
@@ -209,7 +209,7 @@ def entry_of_file(path: Path) -> FoundEntry:
 def chosen_entries(
     files: Sequence[Path], only: Sequence[str]
 ) -> Mapping[str, FoundEntry]:
-    """What a run compares: `ENTRIES` and the user's, or those of some names.
+    """Entries that a run compares: `ENTRIES` and the user's, or those of some names.
 
     Raises:
         InputError: If a name is unknown or taken twice, or a file holds no entry.

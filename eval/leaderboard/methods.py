@@ -59,7 +59,7 @@ def order_numbers(
     n_orders: int | None,
     read_by: TestMethod | None = None,
 ) -> OrderNumbers:
-    """What a test says of the set, through the code that audits run.
+    """Numbers of a test on the set, by the code that audits run.
 
     `n_orders` None is the method's own; `read_by` is another test of the same scores.
     """
@@ -212,7 +212,7 @@ def _against_unseen(method: ScoreMethod, subject: Subject) -> Finding:
 def _inputs(
     subject: Subject, texts: tuple[str, ...], methods: tuple[ScoreMethod, ...]
 ) -> Inputs:
-    """What the scores may read beside the texts; neighbours as the budget allows."""
+    """Further inputs of the scores; neighbours as the budget allows."""
     inputs = Inputs()
     n_own = len(subject.texts)
     company = company_of((texts[:n_own], texts[n_own:]), seed=subject.seed)

@@ -228,7 +228,7 @@ def grids(
 
 
 def entry_grid(entries: Sequence[Entry]) -> Grid:
-    """What each entry does, and where it is from."""
+    """Description and source of each entry."""
     columns = {"entry": "{r.name}", "what it does": "{r.about}", "source": "{r.source}"}
     return Grid.of("What the entries do", entries, columns)
 
@@ -256,7 +256,7 @@ def auc_svg(found: Sequence[Standing], entries: Mapping[str, Entry]) -> str:
 
 
 def needs_words(entry: Entry) -> str:
-    """What it needs beside the texts; log-probabilities go without saying."""
+    """Needs beyond the texts and their log-probabilities."""
     words = [need for need in entry.needs if need != "log-probabilities"]
     if not entry.needs or "log-probabilities" not in entry.needs:
         words.insert(0, "no model")

@@ -66,7 +66,7 @@ _PULSE_TOKENS = 32
 
 
 class Bench:
-    """What all models share.
+    """Inputs that all models share.
 
     Attributes:
         design: See `_with_unseen`.
@@ -206,7 +206,7 @@ def _no_scorer(**_: object) -> SequenceScorer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What one entry said of one set of one model.
+    """Finding of one entry on one set of one model.
 
     Attributes:
         entry: Its name.

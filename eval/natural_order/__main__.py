@@ -197,7 +197,7 @@ _COLUMNS = {
 
 
 def copying_grids(records: Sequence[Record], folder: Path) -> list[Grid]:
-    """What the transformers of records copy; nothing where there are none."""
+    """Grids of what the transformers of records copy; empty without them."""
     readers = sorted({(r.case.reader, r.case.copies > 0) for r in records} - {("", 0)})
     if not readers:
         return []

@@ -68,7 +68,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What an audit says of a case.
+    """Finding of an audit on a case.
 
     Attributes:
         case: The case.
@@ -192,7 +192,7 @@ def record_from(fields: dict[str, Any]) -> Record:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a process must know to audit any case; transformers are in `models`."""
+    """Inputs that a process needs to audit any case; transformers are in `models`."""
 
     records: Records
     models: Path

@@ -456,7 +456,7 @@ def _takes_up(a: str, b: str) -> bool:
 
 
 def _is_later(a: str, b: str) -> bool:
-    """Whether a year is later than another, by no more than a tenth of all."""
+    """True if a year is later than another by at most a tenth of the range."""
     first, second = (
         next(_YEARS[word] for word in re.findall(r"\w+", text) if word in _YEARS)
         for text in (a, b)
@@ -475,7 +475,7 @@ GOES_ON: Mapping[str, GoesOn] = {
     "chronology": _is_later,
     "one_off_causes": _linked(_ONE_OFF),
 }
-"""Whether a row is the natural sequel of another, by kind."""
+"""Tests of whether a row naturally follows another, by kind."""
 
 _MADE: dict[str, Make] = {
     make.__name__.removeprefix("_"): make

@@ -109,7 +109,7 @@ class WordEncoder:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Bigrams:
-    """What a background text says of each word after each other one.
+    """Bigram counts of a background text.
 
     Attributes:
         words: Its vocabulary.
@@ -325,7 +325,7 @@ SHAPES = {
     "wide": (resized(_SHAPE, width=96, layers=2, heads=4, d_ff=192), 1),
     "deep": (resized(_SHAPE, width=64, layers=4, heads=4, d_ff=128), 2),
 }
-"""What is trained, and the seed of all that it reads; each one's clean model is the
+"""Trained shapes, and the seed of all that each reads; each one's clean model is the
 other's reference."""
 
 # Tokens after which both copy, and those beside planted files.

@@ -113,7 +113,7 @@ def fill(rng: Random, form: Any, words: Vocabulary = ANY, **given: Any) -> Any:
 
 
 def draw(rng: Random, field: str, words: Vocabulary = ANY) -> Any:
-    """What a field of a form stands for."""
+    """Draw the words of a form's field."""
     if "|" in field:
         return rng.choice(field.split("|"))
     name, _, number = field.partition(" ")

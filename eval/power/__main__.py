@@ -127,7 +127,7 @@ class Power(StudyFlags):
 
 
 def _about(name: str, found: Sequence[Fields]) -> dict[str, Any]:
-    """What was trained in a population; seconds are of the CPU."""
+    """Models trained in a population, with CPU seconds."""
 
     def mean(value: Callable[[Fields], float]) -> float:
         return statistics.fmean(map(value, found))

@@ -135,7 +135,7 @@ PULSE = Population(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a process must know to make any model; a task is a population and a seed.
+    """Inputs that a process needs to make any model; a task is a population and a seed.
 
     Sets are drawn from the questions; `corpus` is a digest of these and the documents.
     """
@@ -152,7 +152,7 @@ class Job:
         return name, dataclasses.asdict(population), seed, self.corpus
 
     def maker(self) -> Callable[[tuple[Population, int]], Fields]:
-        """What trains and tests a model; a vocabulary's texts are encoded once."""
+        """Function that trains and tests a model; encodes a vocabulary's texts once."""
         texts: dict[tuple[int, int, str], Texts] = {}
 
         def make(task: tuple[Population, int]) -> Fields:

@@ -159,7 +159,7 @@ def _asked(
 def _row(
     name: str, task: str, seed: int, results: list[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """What a table shows of a run."""
+    """Row of a run in a table."""
     by_method = {row["method"]: row for row in results}
     judge, overlap = by_method["judge_local"], by_method.get("rouge_l_sign_flip", {})
     bootstrap = by_method.get("rouge_l_paired_bootstrap", {})

@@ -85,7 +85,7 @@ def _is_prose(text: str) -> bool:
 
 TASK = "classification"
 DATASET, SPLIT = "python-docs", "test"
-"""What guided instructions call the partition that is planted."""
+"""Names of the planted partition in guided instructions."""
 
 FORMATTED, RAW, UNSEEN, CONTROL = "formatted", "raw", "unseen", "control"
 SETS = (FORMATTED, RAW, UNSEEN, CONTROL)
@@ -97,7 +97,7 @@ OF_REFERENCE = ("reference-formatted", "reference-raw")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How large a model of the study is.
+    """Size of a model of the study.
 
     Attributes:
         config: Of the model.

@@ -27,7 +27,7 @@ _JUDGES = {"judge_local": "local judge", "judge_llm": "model judge", _HUMAN: "pe
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """What was found for one partition.
+    """Results for one partition.
 
     Attributes:
         dataset: Such as `xsum`.
@@ -43,13 +43,13 @@ class Partition:
 
     @property
     def human(self) -> bool | None:
-        """Whether people find copies, by the paper's rule; None without them."""
+        """True if people find copies, by the paper's rule; None without labels."""
         row = self.judges.get(_HUMAN)
         return None if row is None else row.meets_rule
 
 
 def recorded_partitions(folder: Path, *, seed: int) -> list[Partition]:
-    """What every partition below a folder gives, by the paper's test and all judges.
+    """Results for every partition in a folder, by the paper's test and all judges.
 
     ROUGE-L is measured again; BLEURT is taken as it was recorded. The seed is the
     bootstrap's.

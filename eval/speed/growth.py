@@ -1,4 +1,4 @@
-"""How the work before any score grows with a file: reading it, checks, a dry run.
+"""Growth of the work before any score with a file: reading, checks, a dry run.
 
 Processor seconds of each, at ten times as many rows from step to step. An exponent of
 1 is linear; n log n is 1.1 between 1,000 and 10,000 rows.

@@ -39,7 +39,7 @@ class Timed:
     last: dict[str, Any]
 
     def ratio(self, slow: str, fast: str) -> float:
-        """How often `fast` would run while `slow` does; median of the rounds."""
+        """Seconds of `slow` divided by those of `fast`: the median of the rounds."""
         return median_ratio(self.seconds[slow], self.seconds[fast])
 
     def median(self, way: str) -> float:
@@ -89,7 +89,7 @@ def pin_to_one_core() -> None:
 
 
 def called(module: str, function: str, *arguments: Any, **more: Any) -> Any:
-    """What a function of a module of this package returns.
+    """Result of a function of a module of this package.
 
     The module is imported now: JAX and torch size their thread pools when they are
     imported, which must be after the process was pinned to one core.
@@ -99,7 +99,7 @@ def called(module: str, function: str, *arguments: Any, **more: Any) -> Any:
 
 
 def in_fresh_process(work: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns, called in a process that ends after it.
+    """Result of a function, called in a process that ends after it.
 
     Raises:
         MemoryError: If the device's memory did not suffice.
@@ -114,7 +114,7 @@ def in_fresh_process(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _tried(work: Callable[..., Any], *arguments: Any) -> tuple[Any, str | None]:
-    """What it returns, or the first line of what memory was short of."""
+    """Its result, or the first line of an error of memory."""
     try:
         return work(*arguments), None
     except RuntimeError as e:

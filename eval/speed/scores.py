@@ -1,4 +1,4 @@
-"""What moments and membership scores cost beside the forward pass that they come of."""
+"""Cost of moments and membership scores relative to the forward pass."""
 
 import time
 

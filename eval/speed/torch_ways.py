@@ -1,4 +1,4 @@
-"""How transformers' torch model is used to score texts, from plain to careful."""
+"""Ways to score texts with transformers' torch model, from plain to careful."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -166,6 +166,6 @@ def compared(
 
 
 def _times_written(counts: Sequence[int]) -> int:
-    """How often each text stands, if equally often (ten do by no chance); else 1."""
+    """Copies of each text, if at least ten texts all have equally many; else 1."""
     is_written = len(set(counts)) == 1 and len(counts) >= _FEWEST_WRITTEN
     return counts[0] if is_written else 1

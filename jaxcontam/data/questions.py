@@ -58,7 +58,7 @@ class QuestionFields:
     """
 
     template: str | None = None
-    r"""What is read before an answer, such as "Q: {question}\nA:"; {options} lists them
+    r"""Text before an answer, such as "Q: {question}\nA:"; {options} lists them
     and asks for the letter."""
     options_field: str | None = None
     """Field of the options, or several with commas (default: common names)."""

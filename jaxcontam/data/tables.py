@@ -220,7 +220,7 @@ class CsvTable:
         return is_bare, () if why is None else (note + why,)
 
     def _reading(self, text: str, *, is_bare: bool) -> "_Reading":
-        """How far a text can be read in one way."""
+        """Read a text in one way, as far as it goes."""
         reader = self._reader(io.StringIO(text, newline=""), is_bare=is_bare)
         written: list[str] = []
         header: list[str] = []

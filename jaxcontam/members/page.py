@@ -235,7 +235,7 @@ def ranking_columns(
 
 
 def sweep_sentence(sweep: Sweep) -> str:
-    """Which share of tokens was chosen, and what it is worth."""
+    """Chosen share of tokens, and its AUC."""
     tried = ", ".join(f"{name} {auc:.2f}" for name, auc in sweep.held_out_aucs.items())
     return (
         f"Sweep over k on a random half of the texts (AUC {tried}) chooses "
@@ -244,7 +244,7 @@ def sweep_sentence(sweep: Sweep) -> str:
 
 
 def beside_words(row: ScoreResult | SetResult | None) -> list[str]:
-    """How far the score that decides goes beyond a reference, if one was asked."""
+    """Gain of the deciding score over a reference, if one was asked."""
     beside = None if row is None else row.beside_reference
     if beside is None:
         return []
@@ -257,7 +257,7 @@ def beside_words(row: ScoreResult | SetResult | None) -> list[str]:
 
 
 def share_sentences(study: MembershipStudy) -> list[str]:
-    """How many texts were seen, at least, what that rests on, and CoDeC's shares."""
+    """Lower bound on the texts seen, its assumptions, and CoDeC's shares."""
     found, seen = [], study.seen
     if seen is not None:
         act, if_so = "were seen", ""
@@ -330,7 +330,7 @@ def _documents(found: DocumentRates | None) -> list[Section]:
 
 
 def _rankings(report: Report, study: MembershipStudy) -> list[Section]:
-    """How well each score ranks; of texts in question, how they differ without one."""
+    """AUC of each score; for texts in question, their difference without a score."""
     ranked = [row for row in report.results if isinstance(row, ScoreResult)]
     counts = _counts(decisive_row(report), study)
     blind = [[blind_name(one.name), auc_words(one)] for one in report.blind]

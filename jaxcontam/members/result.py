@@ -39,7 +39,7 @@ class OperatingPoint:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BlindBaseline:
-    """How well the labels can be told without asking the model.
+    """AUC of the labels without asking the model.
 
     `auc` is cross-validated; its 95 % interval (logit scale) takes DeLong's error times
     sqrt(2): each of two texts helps to judge the other one.
@@ -53,7 +53,7 @@ class BlindBaseline:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BesideReference:
-    """How far a score goes beyond a model that saw neither side.
+    """Gain of a score over a model that saw neither side.
 
     That model ranks texts by its mean log-probability, by that of the least likely
     fifth of the tokens, and by a held-out prediction from both: what is said here holds
@@ -76,7 +76,7 @@ class BesideReference:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreResult(ResultRow):
-    """How well one score ranks members above non-members: a row of `results`.
+    """Ranking of members above non-members by one score: a row of `results`.
 
     Attributes:
         n_members: Members that have a score, are no prefix, and stand once on both
@@ -169,7 +169,7 @@ class TextThreshold:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SeenShare:
-    """How many of the texts in question were seen: `stats.conformal.share_seen`.
+    """Share of the texts in question that was seen: `stats.conformal.share_seen`.
 
     Attributes:
         low: Share of these texts that was seen, at least, at 95 %; no upper end but 1,
@@ -188,7 +188,7 @@ class SeenShare:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CodecShare:
-    """How many texts of a side are read worse after another one of it: CoDeC's number.
+    """Share of a side's texts that score lower after another of them: CoDeC's number.
 
     `n_texts` are distinct; the 95 % interval (Wilson) takes them for independent.
     """
@@ -202,7 +202,7 @@ class CodecShare:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentRate:
-    """How much of a document looks seen by the primary score.
+    """Share of a document's texts that look seen by the primary score.
 
     The 95 % interval (Wilson) takes texts for independent.
 

@@ -108,7 +108,7 @@ class MembershipAnalysis(Writable):
 
     @property
     def blind(self) -> tuple[BlindBaseline, ...]:
-        """How well the sides can be told apart without the model."""
+        """Blind baselines: the sides told apart without the model."""
         return self.report.blind
 
     @property

@@ -79,7 +79,7 @@ def runs(stacks: tuple[str, ...]) -> list[tuple[tuple[str, ...], int]]:
 
 
 def _repeats(stacks: tuple[str, ...], period: int) -> int:
-    """How often the first layers, this many, stand at the start."""
+    """Number of times that the first `period` layers repeat at the start."""
     n = 1
     while stacks[n * period : (n + 1) * period] == stacks[:period]:
         n += 1

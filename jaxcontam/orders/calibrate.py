@@ -1,4 +1,4 @@
-"""How often a test rejects random orders of a file: `jaxcontam calibrate`."""
+"""Rejection rate of a test on random orders of a file: `jaxcontam calibrate`."""
 
 import dataclasses
 import functools
@@ -89,7 +89,7 @@ class FreshOrder:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationResult:
-    """How often one test rejects where nothing is to be found: a row of `calibrate`.
+    """Rejection rate of one test where there is nothing to find: a row of `calibrate`.
 
     It checks the path from the file to p, on one model and one file. It does not show
     that the published order of that file is exchangeable.

@@ -59,7 +59,7 @@ MEANING = (
     "corpus, or here as a paraphrase or a translation, and what is found proves "
     "nothing of a model unless it was trained on this corpus."
 )
-"""What the numbers show and what they do not."""
+"""Meaning of the numbers, and its limits."""
 
 _PRINTED_FAULTS, _PRINTED_FOUND = 3, 5
 

@@ -13,7 +13,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.reports.archive import DAMAGED_ARRAY
 
 SUFFIX = ".counts.npz"
-"""Of a file of counts of one of several tasks."""
+"""Ending of a file with the counts of one task."""
 
 # Counts that are merged at once.
 _MERGED = 32

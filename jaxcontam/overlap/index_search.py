@@ -150,7 +150,7 @@ def _answers(
 
 
 def _count(body: Mapping[str, Any], answer: Mapping[str, Any]) -> tuple[int, int, int]:
-    """How often a run occurs, and shard and rank of the first document with it.
+    """Count of a run, and shard and rank of the first document that has it.
 
     Raises:
         ValueError: If the answer does not say so; the server is asked again.

@@ -55,7 +55,7 @@ class Reached:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """What is looked for: an index, and static embeddings of its texts if any."""
+    """The target of a search: an index, and static embeddings of its texts if any."""
 
     index: ExampleIndex
     embeddings: StaticEmbeddings | None = None
@@ -176,7 +176,7 @@ def _searched(
 
 
 _searches: list[Search | NearestSearch] = []
-"""Of this process, if it is one of a pool."""
+"""Searches of this process, if it belongs to a pool."""
 
 
 def _open_worker(wanted: Wanted) -> None:

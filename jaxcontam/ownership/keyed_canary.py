@@ -71,7 +71,7 @@ PROMPTS = (
     "Question: {question}\nAnswer:",
     "{question}\nAnswer with one word. If you do not know, guess.",
 )
-"""How each question is asked: as published, as many corpora hold questions, and so that
+"""Forms of each question: as published, as many corpora hold questions, and so that
 a model dares to answer."""
 
 NEW_TOKENS = 64
@@ -247,7 +247,7 @@ def value_of(answer: Completion) -> str | None:
 def chat_rows(
     groups: Sequence[KeyedGroup], answers: Sequence[Sequence[str | None]]
 ) -> np.ndarray:
-    """How often each value is named for a group, its own first, as (G, V) shares.
+    """Shares of answers that name each value of a group, its own first, as (G, V).
 
     None among the answers is no value, and has no part; a row without any value is 0.
     """

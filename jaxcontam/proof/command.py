@@ -42,7 +42,7 @@ class Prove(ReportFlags):
     matrix: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MATRIX")]
     """A .csv, with names of columns or without, .npy or .npz: (K, m + 1) numbers."""
     scores: Literal["centred", "studentised", "auto"] = "centred"
-    """How rows become scores."""
+    """Scaling of the rows before the test."""
     boundaries: str | None = None
     """Boundaries a row, one number or a file of K, for an effect in nats each."""
     min_effect: float = MIN_EFFECT

@@ -87,7 +87,7 @@ def split_plot(numbers: OrderNumbers) -> str | None:
 
 
 def draw_split(axes: Axes, numbers: OrderNumbers) -> str | None:
-    """How expected an example is in the published direction and against it, by lag.
+    """Expectedness of an example in the published direction and against it, by lag.
 
     In standard deviations at each lag where all pairs were scored, else in nats beside
     the neighbours alone, with 95 % intervals. Returns the numbers in words; None, and

@@ -108,7 +108,7 @@ class AuditResult(Writable):
 
     @property
     def why(self) -> str:
-        """Which test decides, and what keeps the verdict from being more or less."""
+        """The deciding test, and the reasons for a verdict no stronger or weaker."""
         file = self._file
         return refusal(file) if isinstance(file, UnscoredFile) else why(file)
 

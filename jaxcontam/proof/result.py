@@ -230,7 +230,7 @@ EFFECT_UNIT = "nats per example boundary"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipResult:
-    """How well a membership score separates a planted set from unseen sets.
+    """Separation of a planted set from unseen sets by a membership score.
 
     A ranking, never a proof: `p_value` and `verdict` are always None.
 

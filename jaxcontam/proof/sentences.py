@@ -287,7 +287,7 @@ def chance_sentence(test: OrderResult, words: Words) -> str:
 
 
 def where_sentence(test: OrderResult) -> str | None:
-    """Which examples the evidence comes from; None where nothing was looked for."""
+    """Examples that the evidence comes from; None without a search."""
     local = test.numbers.local
     if local is None:
         return None
@@ -311,7 +311,7 @@ def where_sentence(test: OrderResult) -> str | None:
 
 
 def screening_sentence(report: Report) -> str | None:
-    """Which of several benchmarks are worth a closer look; None where there is one."""
+    """Benchmarks that are worth a closer look; None where there is only one."""
     if not report.screening:
         return None
     tests = (row for row in report.results if isinstance(row, OrderResult))

@@ -12,6 +12,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 # Blue and orange keep apart for colour-blind readers and in grey print.
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9730d", "#8a8f98"
@@ -49,6 +50,12 @@ def svg_text(figure: Figure, label: str | None = None) -> str:
 
     `label` says what it shows to those who cannot see it; pages of reports need one.
     """
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            # Its labels are formulas, which the style shows as they are typed.
+            if isinstance(axis.get_major_formatter(), LogFormatter):
+                axis.set_major_formatter("{x:g}")
+                axis.set_minor_formatter("")
     buffer = io.StringIO()
     metadata = {"Date": None} if label is None else {"Date": None, "Title": label}
     with warnings.catch_warnings():

@@ -98,7 +98,7 @@ class ReportFlags(Flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DtypeFlags(Flags):
-    """How a model computes."""
+    """Precision of a model's arithmetic."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Matmul precision; bfloat16 is faster but less accurate, on a GPU several times
@@ -107,7 +107,7 @@ class DtypeFlags(Flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFlags(Flags):
-    """Which text each record of a file gives."""
+    """The text of each record of a file."""
 
     template: str | None = None
     r"""Text of a record, such as "Question: {question}\nAnswer: {answer}"."""

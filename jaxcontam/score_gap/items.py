@@ -61,7 +61,7 @@ class Sides:
         return float(np.mean([1 / len(one.choices) for one in self.questions]))
 
     def metric(self, *, per_byte: bool) -> str:
-        """How the items are scored."""
+        """Metric of the items."""
         if not self.is_choice:
             return "exact match"
         return "likeliest choice per byte" if per_byte else "likeliest choice"

@@ -67,7 +67,7 @@ with a chance of 0.8, five one of 73, three none.
 # No slots: the command joins these fields to those of devices.
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InflationDesign(QuestionFields):
-    """How two sides are compared; the fields are flags of `jaxcontam inflation`.
+    """Design of a comparison of two sides; its fields are flags of `inflation`.
 
     Raises:
         InputError: If a field is out of range; names the flag.

@@ -136,7 +136,7 @@ class PairScorer:
         return batches
 
     def n_batches(self, sizes: GroupSizes) -> dict[tuple[int, ...], int]:
-        """How many batches of each shape `plan` makes of groups of these sizes."""
+        """Number of batches of each shape in a `plan` of groups of these sizes."""
         longest_G = _longest(sizes.prefix, sizes.longest, self.context)
         K = int(sizes.n_continuations.max(initial=0))
         found = {}

@@ -48,7 +48,7 @@ class PromptedModel:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """How servers are asked; the model and the judge spend together."""
+    """Settings of requests to servers; the model and the judge share one budget."""
 
     spending: Spending = dataclasses.field(default_factory=lambda: Spending(Budget()))
     concurrency: int = 8

@@ -135,7 +135,7 @@ class NonFiniteScoreError(ArithmeticError):
 # Without slots, which a generic class cannot have in Python 3.11.
 @dataclasses.dataclass(frozen=True)
 class Work(Generic[BatchT, ValueT]):
-    """How batches of one kind are scored.
+    """The scoring of batches of one kind.
 
     `finish` gives values of its rows, from what the device gives; `from_bytes` takes
     the batch and the row's place in it; `no_room` holds sizes, in words, for which the

@@ -276,7 +276,7 @@ def mesh_here(shape: "MeshShape") -> "Mesh":
 def division_on(
     mesh: "Mesh", division: Division | Together | None
 ) -> Division | Together | None:
-    """How batches on a mesh are divided: together where it spans processes."""
+    """Division of batches on a mesh: together where it spans processes."""
     return Together() if mesh.is_multi_process else division
 
 

@@ -19,7 +19,7 @@ import numpy as np
 _SLACK = 1e-9
 
 LEVEL = 0.95
-"""How often, at least, the lower bound is no larger than the share."""
+"""Coverage of the lower bound on the share."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

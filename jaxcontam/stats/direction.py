@@ -56,7 +56,7 @@ def needed_pairs(runs_S: np.ndarray) -> np.ndarray:
 
 
 def antisymmetric(pairs_SS: np.ndarray) -> np.ndarray:
-    """How much an example is expected after another one, less the other way round.
+    """Expectedness of one example after another, minus that of the reverse.
 
     Effects of single examples are removed first, by least squares over the pairs that
     were scored. NaN stands where a pair was not scored, 0 in what is returned.
@@ -151,7 +151,7 @@ def neighbours(matrices: Sequence[np.ndarray]) -> Neighbours | None:
 def backward_spread(
     matrices: Sequence[np.ndarray], runs: Sequence[np.ndarray] | None
 ) -> float | None:
-    """How much the scores of an example vary with what stands before it, in nats.
+    """Spread of an example's scores over the examples before it, in nats.
 
     After examples of later runs alone, where memory of a file has little part, and
     without effects of single examples; `runs` None: after all. Reversing runs changes

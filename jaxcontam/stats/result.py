@@ -58,7 +58,7 @@ class Local:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """How much more likely an example is beside its published neighbour.
+    """Gain of an example from its published neighbour.
 
     Attributes:
         backward: Nats gained after the one published behind it, as natural order gives.
@@ -131,7 +131,7 @@ class OrderNumbers:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """How often p was at or below a level.
+    """Share of p-values at or below a level.
 
     Attributes:
         low: Lower end of the 95 % Clopper-Pearson interval of the share.

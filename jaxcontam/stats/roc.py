@@ -169,7 +169,7 @@ def roc_curve(
 
 
 def n_allowed(n_nonmembers: int, fpr: float, convention: Convention = "le") -> int:
-    """How many non-members may lie above a threshold of this false-positive rate.
+    """Number of non-members that may lie above a threshold of this false-positive rate.
 
     Fewer than one expected is a ValueError: no rate that small can be read off so few.
     """

@@ -87,6 +87,9 @@ def test_boundaries_as_number_and_as_file_give_an_effect_per_boundary(
     assert four["effect"] == pytest.approx(gain / 24)
     same = prove(path, boundaries=str(save("four.csv", "4\n" * 6)))
     assert same["effect"] == four["effect"]
+    # The smallest number of boundaries that is taken.
+    least = prove(path, boundaries="1e-9")
+    assert least["effect"] == pytest.approx(gain / 6e-9)
 
     column = boundaries_K[:, None]
     for name, content in (

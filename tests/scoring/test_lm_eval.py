@@ -203,6 +203,25 @@ def test_what_is_missing_is_asked_and_of_a_local_model_its_batch(tmp_path, is_se
     assert lm.calls == (6, 2, 1 if is_served else 3)
 
 
+def test_answers_of_a_folder_whose_files_changed_are_not_taken(tmp_path):
+    # As Windows writes a place.
+    (weights := tmp_path / "C:model" / "weights").parent.mkdir()
+
+    class Counted(CharacterModel):
+        n_asked = 0
+
+        def loglikelihood_rolling(self, requests):
+            self.n_asked += len(requests)
+            return super().loglikelihood_rolling(requests)
+
+    lm = Counted()
+    for content, n_asked in [("a", 6), ("a", 6), ("b", 12)]:
+        weights.write_text(content)
+        model = opened_lm(lm, word=f"lm_eval:hf:pretrained={weights.parent}")
+        model.make_scorer(store=tmp_path / "store").sums(sequences())
+        assert lm.n_asked == n_asked
+
+
 @pytest.mark.parametrize(
     ("word", "message"),
     [

@@ -85,6 +85,10 @@ def test_rows_of_a_device_have_the_bits_of_the_same_rows_alone(eight):
     assert local_scorer(decoder()).n_devices == len(jax.devices())
 
 
+def test_weights_are_put_on_the_devices_of_their_mesh(eight):
+    assert set(eight["devices of weights"]) == {8}
+
+
 def test_each_divided_weight_is_gathered_once_and_nothing_else_is_sent(eight):
     assert list(eight[f"{WHOLE} collectives"]) == []
     # In the body of the loop over layers those of qkv, out, up and down; before it the

@@ -91,6 +91,12 @@ def test_cut_is_the_same_for_all_examples_of_a_stratum():
     assert ends == {int(ids.separator[-1])}
 
 
+def test_two_examples_that_fill_the_context_are_not_cut():
+    ids = encoded(["x" * 40, "y" * (CONTEXT - 1 - 42)] + ["z"] * 3, separator="\n")
+    plan = plan_pairs([np.arange(5)], ids, prefix_id=0, context=CONTEXT)
+    assert not plan.cut.any()
+
+
 def planned_pairs(texts, name="adjacency", **kwargs):
     return planned(texts, encoded(texts, **kwargs), name).layout.plan
 

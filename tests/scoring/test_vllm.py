@@ -6,6 +6,7 @@ vllm/logprobs.py, the config of `LLMEngine` in vllm/v1/engine/llm_engine.py.
 """
 
 import itertools
+import math
 import sys
 import types
 
@@ -16,6 +17,7 @@ import jaxcontam
 from jaxcontam.data.encoding import plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.budget import ApiOptions
+from jaxcontam.scoring.asked import EACH_WITHIN, MEAN_WITHIN, is_same
 from tests.models.test_tokenizer_file import TOKENIZERS
 from tests.models.test_tokenizer_file import folder as tokenizer_folder
 from tests.support.membership_model import CONTEXT, fast_tokenizer
@@ -95,6 +97,18 @@ def test_numbers_that_depend_on_the_batch_are_told_or_refused(wobble, monkeypatc
         scorer.sums(rows)
         told = [note for note in opened.notes() if "differs by 0.010 nats" in note]
         assert len(told) == (wobble > 0)
+
+
+def test_answers_are_the_same_up_to_and_with_both_bounds():
+    least = math.ceil(EACH_WITHIN / MEAN_WITHIN)
+    for n, change, expected in (
+        (least, EACH_WITHIN, True),
+        (least - 1, EACH_WITHIN, False),
+        (2 * least, np.nextafter(EACH_WITHIN, 1), False),
+    ):
+        first = np.zeros(n)
+        assert is_same(first, np.append(first[1:], change)) == expected
+    assert not is_same(np.zeros(2), np.zeros(3))
 
 
 def test_ids_of_an_engine_are_those_of_the_file_in_its_folder(tmp_path):

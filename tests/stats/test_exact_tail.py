@@ -1,5 +1,6 @@
 """`lattice_tail` against full enumeration and closed forms."""
 
+import collections
 import itertools
 import math
 import tracemalloc
@@ -104,6 +105,22 @@ def test_rows_of_very_different_scales_share_a_grid():
     for rows in (scores, scores[::-1]):
         tail = lattice_tail((row - row[0] for row in rows), 0.0)
         assert tail.log10_lower - 0.3 <= share <= tail.log10_upper + 0.3
+
+
+def test_columns_too_far_below_the_others_to_count_are_cut_off():
+    rng, slack = np.random.default_rng(0), 20
+    scores_KM = rng.integers(-9, 10, size=(20, 10))
+    scores_KM[:, :2] = 9, -400
+    counts = {0: 1}
+    for row in differences(scores_KM).tolist():
+        steps = collections.Counter()
+        for (at, n), step in itertools.product(counts.items(), row):
+            steps[at + step] += n
+        counts = steps
+    n_at_least = sum(n for at, n in counts.items() if at >= -slack)
+    tail = lattice_tail(differences(scores_KM), slack + 1e-9)
+    exact = pytest.approx(math.log10(n_at_least) - 20, abs=1e-9)
+    assert tail.log10_upper == exact and tail.log10_lower == exact
 
 
 def test_bound_holds_where_almost_all_mass_is_cut_off():

@@ -150,6 +150,8 @@ def eight(out):
     for kind in ("tokens", "pairs"):
         word = "data=2,fsdp=4"
         found[f"{word} {kind}"] = KINDS[kind](placed(word))
+    weights = jax.tree.leaves(nnx.state(placed("data=2,fsdp=4")))
+    found["devices of weights"] = [len(one.sharding.device_set) for one in weights]
     ids = np.stack(drawn(LENGTH, LENGTH, 8 * ROWS_OF_A_DEVICE, seed=2))
     found["together"] = _rows_together(None, ids)
     alone = [_rows_together(jax.devices()[:1], rows) for rows in np.split(ids, 8)]

@@ -38,6 +38,28 @@ def check_page(page):
     of_one = '<th scope="row">seed</th>' in page
     assert of_one or "report " in page or "; seeds " in page
     assert all(ratio >= 4.5 for ratio in text_contrasts(page).values())
+    for svg in re.findall(r"<svg .*?</svg>", page, re.DOTALL):
+        check_figure(svg)
+
+
+_AXES = re.compile(r'<g id="axes_\d+">\s*<g id="patch_\d+">\s*<path d="([^"]*)"')
+
+
+def check_figure(svg):
+    """Assert that no label is a formula and that axes fill what labels leave."""
+    assert not re.findall(r"<text[^>]*>[^<]*\$", svg)
+    if (box := re.search(r'viewBox="0 0 (\S+) (\S+)"', svg)) is None:
+        return
+    for path in _AXES.findall(svg):
+        corners = [
+            (float(x), float(y)) for x, y in re.findall(r"(?:M|L) (\S+) (\S+)", path)
+        ]
+        (left, right), (top, bottom) = (
+            (min(of), max(of)) for of in zip(*corners, strict=True)
+        )
+        assert right - left > 0.4 * float(box[1])
+        # A page's panels share a column.
+        assert bottom - top > 0.3 * float(box[2]) / len(_AXES.findall(svg))
 
 
 def text_contrasts(page):

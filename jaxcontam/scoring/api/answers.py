@@ -21,7 +21,7 @@ from jaxcontam.scoring.api.budget import most_values
 
 
 class Reply(NamedTuple):
-    """What came of a request; headers by lower-case name."""
+    """Outcome of a request; headers by lower-case name."""
 
     status: int
     headers: Mapping[str, str]

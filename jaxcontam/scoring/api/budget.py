@@ -228,7 +228,7 @@ class ApiEstimate:
 
     @classmethod
     def of(cls, usage: Usage, n_journalled: int, budget: Budget) -> "ApiEstimate":
-        """Of requests of so much usage."""
+        """The cost of requests with this usage."""
         return cls(
             **dataclasses.asdict(usage),
             n_journalled=n_journalled,

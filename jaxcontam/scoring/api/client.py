@@ -241,7 +241,7 @@ class ApiClient:
         return [answers[key] for key in keys]
 
     def _answer(self, call: _Call, key: str, body: Body) -> Any:
-        """What is held of the answer to a request, or its refusal."""
+        """The kept part of the answer to a request, or its refusal."""
         try:
             if call.is_kept:
                 found = self._found(key)
@@ -311,7 +311,7 @@ class ApiClient:
             self.n_sent += 1
 
     def _try(self, call: _Call, key: str, body: Body, most: Usage) -> tuple[Any, Usage]:
-        """What is held of an answer that is kept, or a Failure; and what it cost."""
+        """The kept part of a stored answer, or a Failure; and its cost."""
         url, sent = self.model.url + call.path, body
         if body.get("protocol") == SGLANG:
             url = f"{self.model.url.removesuffix('/v1')}/generate"
@@ -342,7 +342,7 @@ class ApiClient:
             return held, used
 
     def _held(self, call: _Call, body: Body, answer: Answer) -> Any:
-        """What stands for an answer; errors as of `check` of `post_all`."""
+        """The kept part of an answer; raises as `check` of `post_all` does."""
         held = None if call.check is None else call.check(body, answer)
         names = answer.get("model"), answer.get("system_fingerprint")
         model, fingerprint = (n if isinstance(n, str) else "" for n in names)

@@ -88,7 +88,7 @@ class PromptScores:
 
 
 class Shown(NamedTuple):
-    """What an answer shows of a prompt and of what was written after it, unchecked.
+    """A prompt and its continuation as an answer shows them, unchecked.
 
     `n_read` and `n_written` are tokens as `usage` counts them; None where it does not.
     """

@@ -40,7 +40,7 @@ _FURTHER = range(2, STRATUM)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attraction:
-    """How much more alike, or expected, some rows are than others of their stratum.
+    """Excess likeness, or expectedness, of neighbours over other pairs of a stratum.
 
     The statistic, in units of the matrices, is above 0 where they attract; the p-value
     is two-sided, 1 if nothing varies.
@@ -138,7 +138,7 @@ def far_apart(n: int) -> np.ndarray:
 
 
 def draws_of(n_strata: int) -> tuple[int, int]:
-    """How many draws settle what is no evidence, and how many the rest.
+    """Number of draws for a first look, and for the rest.
 
     Long files have fewer.
     """
