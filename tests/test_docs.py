@@ -115,8 +115,15 @@ def test_commands_of_a_page_run_as_they_stand(page, desk, tmp_path, monkeypatch)
             code = main(words)
         else:
             code = subprocess.run(["bash", "-c", line], env=environ).returncode
-        # A mistyped name is refused; few short completions give no verdict.
-        may_be = {2} if "stratifed" in line else {0, 3 * ("replicate" in line)}
+        may_be = {0}
+        if "--tests stratifed" in line:
+            may_be = {2}
+        elif name == "jaxcontam" and words[0] == "replicate":
+            # Completions of an untrained model give no verdict.
+            may_be = {0, 3}
+        elif "--pilot" in line and "--out runs/pilot" in "\n".join(RUN[page]):
+            # The effect of an untrained model may be below 0.
+            may_be = {0, 2}
         assert code in may_be, line
 
 

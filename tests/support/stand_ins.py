@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 from flax import nnx
 
 from jaxcontam.cli.main import main
@@ -71,14 +72,18 @@ def _in_blocks(i, seed):
 
 def _text(i, seed):
     text, other = drawn_texts(2, 1000 * seed + i)
-    label, titles = ("no", "yes")[i % 2], ("river", "stone", "cloud", "leaf")
+    label = ("no", "yes")[i % 2]
     return {
         "text": text,
-        "title": titles[i % 4],
+        "title": f"book {4 * seed + i % 4}",
         "source": f"site {i}",
         "label": label,
         "variants": [other],
     }
+
+
+def _item_and_text(i, seed):
+    return _text(i, seed) | _record(i, seed)
 
 
 def _pair(i, seed):
@@ -99,7 +104,8 @@ def _labelled(i, seed):
 
 _RECORDS = {
     **dict.fromkeys(("benchmark", "boolq", "piqa", "mmlu", *"abc"), _record),
-    **dict.fromkeys(("test", "rewritten", "held_out", "new"), _record),
+    **dict.fromkeys(("test", "rewritten", "held_out"), _record),
+    "new": _item_and_text,
     **dict.fromkeys(("asked", "old", "texts", "ag_news", "newer_news"), _text),
     **{"gsm8k": _both, "squad": _in_blocks, "rte": _pair, "wikimia": _labelled},
     **{"swe_bench": _issue, "newer": _issue},
@@ -127,25 +133,24 @@ def make_desk(folder, quickstart):
         _lines(folder / f"{name}.jsonl", map(json.dumps, rows))
         flat = [{k: v for k, v in row.items() if isinstance(v, str)} for row in rows]
         _csv(folder / f"{name}.csv", flat)
-    for name in ("books", "old", "new", "corpus", "counts", "CORPUS"):
+    for n, name in enumerate(("books", "old", "new", "corpus", "counts", "CORPUS")):
         (folder / name).mkdir()
         for i in range(4):
-            _lines(folder / name / f"{i}.txt", [" ".join(drawn_texts(60, i))])
-    for name, share in (("published", 3), ("rewritten", 2), ("test", 3), ("new", 2)):
-        own = [f"q{i}" for i in range(_N)]
+            text = " ".join(drawn_texts(60, 10 * n + i))
+            (folder / name / f"{i}.txt").write_text(text)
+    items, rng = [f"q{i}" for i in range(_N)], np.random.default_rng(0)
+    for name, share in (("published", 6), ("rewritten", 4), ("test", 6), ("new", 4)):
+        right = (rng.integers(10, size=(_N, len(_SCORED))) < share).astype(int)
         rows = [
-            {
-                "item": item,
-                "passage": item,
-                **dict.fromkeys(_SCORED, int(i % 4 < share)),
-            }
-            for i, item in enumerate(own)
+            {"item": item} | dict(zip(_SCORED, row.tolist(), strict=True))
+            for item, row in zip(items, right, strict=True)
         ]
         _csv(folder / f"{name}.csv", rows)
     for name in ("a", "b", "model"):
+        sides = rng.integers(2, size=(_N, 2)).tolist()
         rows = [
-            {"item": f"q{i}", "published": int(i % 4 < 3), "other": int(i % 4 < 2)}
-            for i in range(_N)
+            {"item": item, "published": one, "other": two}
+            for item, (one, two) in zip(items, sides, strict=True)
         ]
         _csv(folder / f"{name}.csv", rows)
     texts = drawn_texts(4 * _N, 99)
@@ -181,7 +186,12 @@ def make_reports(line):
         if "--out" in line and word == line.split("--out")[1].split()[0]:
             continue
         model = "MODEL_DIR" if path.name == "FOLDER" else "pythia-160m"
-        assert main(["audit", model, "boolq.jsonl", "--out", word]) == 0
+        asked = [model, "boolq.jsonl"]
+        if path.name == "pilot":
+            # One that found something.
+            done = Path("runs/quickstart")
+            asked = [f"{done / 'model'}", f"{done / 'sets/pydocs-50.txt'}"]
+        assert main(["audit", *asked, "--out", word]) == 0
 
 
 def _lines(path, lines):
