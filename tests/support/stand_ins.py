@@ -37,22 +37,20 @@ _MODELS = (
     *("OTHER_DIR", "OLDER_MODEL", "pythia-160m", *"ABCDE"),
 )
 _TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
-_N = 48
+_N = 40
 # Columns of scores of one's own, a model each.
 _SCORED = ("NAME", "mine", "B", *"abc")
 
 
 def _record(i, seed):
     """One record with a field for every command; the order says nothing of it."""
-    first, second, third, fourth = drawn_texts(4, 1000 * seed + i)
+    first, second, third, fourth = drawn_texts(4, 1000 * seed + i, n_words=4)
     name = hashlib.sha1(f"{i}".encode()).hexdigest()[:8]
     answer = int(name, 16) % 4
     return {
         "id": name,
         "question": first,
-        "choices": [
-            " ".join(one.split()[:3]) for one in (second, third, fourth, first)
-        ],
+        "choices": [one.split()[0] for one in (second, third, fourth, first)],
         "answer": answer,
         "passage": second,
         "subject": ("law", "trade")[answer % 2],
