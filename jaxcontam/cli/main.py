@@ -236,6 +236,8 @@ def _describe_flags(command: type) -> None:
             hint = None
             if default in (None, (), "") or default is False:
                 hint = ""
+            elif default is dataclasses.MISSING:
+                hint = "(required)"
             elif isinstance(default, str) and not default.isprintable():
                 hint = f"(default: {default!r})"
             about = tyro.conf.arg(help=words[name], help_behavior_hint=hint)

@@ -345,7 +345,12 @@ def _names_on_disk(
     if not has_prefix:
         full = {x if x in heads else family.prefix + x: full[x] for x in full}
     if missing := wanted - full.keys():
-        raise InputError(f"{directory}: missing tensors: {_some(missing)}")
+        hint = ""
+        if missing == {family.head}:
+            # Configs leave it out where a library's default is to tie them.
+            hint = "where the embedding is the head, too, config.json should say "
+            hint += '"tie_word_embeddings": true'
+        raise InputError(f"{directory}: missing tensors: {_some(missing)}", hint=hint)
     tied = {family.head} if config.tied else set()
     extra = full.keys() - wanted - tied
     if unknown := {name for name in extra if not name.endswith(family.ignored)}:

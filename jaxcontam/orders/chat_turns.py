@@ -39,11 +39,13 @@ def chat_texts(
 
     A chat is read as in tuning: with the space that some tokenizers put before a text.
     """
-    from jaxcontam.models.chat import read_chat_layout
+    from jaxcontam.models.chat import chat_layout, read_chat_layout
 
     folder = None if model.checkpoint is None else model.checkpoint.folder
-    layout = None if folder is None else read_chat_layout(folder)
-    if layout is None or layout.template is None:
+    layout = chat_layout(model.given_tokenizer)
+    if folder is not None:
+        layout = read_chat_layout(folder)
+    if layout.template is None:
         raise InputError(
             f"--chat-template: {model.name} has no chat template",
             hint="name a model directory with one, or leave the flag out",

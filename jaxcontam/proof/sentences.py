@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from jaxcontam.amounts import amount
 from jaxcontam.proof.advice import (
     AuditedFile,
     effect_words,
@@ -196,8 +197,8 @@ def verdict_sentence(
     if test.verdict == "no evidence":
         return (
             f"{name}: no evidence {own.unseen}, {p} by {by}; an effect of "
-            f"{test.mde_adjusted:.2g} {test.effect_unit}, the same throughout, would "
-            "have been found with probability 0.8."
+            f"{amount(test.mde_adjusted)} {test.effect_unit}, the same throughout, "
+            "would have been found with probability 0.8."
         )
     return f"{name}: inconclusive, {p} by {by}; {why_inconclusive(test, own)}."
 
@@ -373,7 +374,7 @@ def reference_sentence(test: OrderResult) -> str | None:
     if found.difference_p > CONTAMINATED_LEVEL:
         more = "what the model prefers more than the reference may be chance"
     reads = (
-        f"The reference gives an {row} {abs(found.loglik_gap):.2g} nats "
+        f"The reference gives an {row} {amount(abs(found.loglik_gap))} nats "
         f"{'less' if found.loglik_gap < 0 else 'more'} than the model does"
     )
     if found.loglik_gap < 0:

@@ -25,7 +25,7 @@ from jaxcontam.reports.page import (
     report_page,
 )
 from jaxcontam.reports.report import Report
-from jaxcontam.reports.terms import CONTAMINATED_LEVEL
+from jaxcontam.reports.terms import CONTAMINATED_LEVEL, NOT_CHECKED
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -535,7 +535,8 @@ def _reference_sentences(row: JudgeResult) -> list[str]:
         f"copies of the benchmark, or more, has p = {_p_text(one.p_share)}, by an "
         "exact test of both counts. That the model exceeds it by more in the "
         f"benchmark has p = {_p_text(one.p_excess)}, that the model writes closer to "
-        f"the control p = {_p_text(one.p_closer)}, both by exact sign flips{refused}."
+        f"the control p = {_p_text(one.p_closer)}, both by exact sign flips{refused}. "
+        f"That it has seen neither {NOT_CHECKED}."
     ]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tyro.conf import Positional
 
+from jaxcontam.amounts import counted, duration_words
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.questions import QuestionFields
@@ -20,6 +21,7 @@ from jaxcontam.reports.flags import (
     check_device_flags,
     flags_of,
     open_for,
+    runs_here,
 )
 from jaxcontam.reports.report_files import make_folder
 from jaxcontam.score_gap.items import Sides, read_sides
@@ -53,7 +55,7 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
         # rewrites, with the ids of their originals or in their order
         jaxcontam inflation MODEL test.jsonl --against new.jsonl --reference A B
         # another split, drawn at random
-        jaxcontam inflation MODEL a.csv --against b.csv --unpaired --equally-hard
+        jaxcontam inflation MODEL a.jsonl --against b.jsonl --unpaired --equally-hard
         # scores of your own, a column a model
         jaxcontam inflation NAME test.csv --against new.csv --scores --reference B
         # or a file a model, with columns item, published, other
@@ -61,7 +63,7 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
     """
 
     dry_run: bool = False
-    """Say what would be asked of MODEL; ask nothing."""
+    """Say what would be asked, and how long it takes; ask nothing."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,38 +155,48 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
     def _planned(self, sides: Sides) -> str:
         n = len(sides.questions)
         words = f"{len(sides.published):,} published and {len(sides.other):,} others"
-        more = ""
-        if self.reference:
-            more = f" Each of {len(self.reference)} references is asked as much."
-        if not sides.is_choice:
-            return (
-                f"{words}: {n:,} answers of at most {self.new_tokens} tokens each."
-                f"{more} Nothing was asked."
-            )
         # JAX and transformers are imported once the input is known to be good.
+        if not sides.is_choice:
+            from jaxcontam.models.hub import model_directory
+
+            models = (self.model, *self.reference)
+            for word in filter(runs_here, models):
+                model_directory(word)
+            each = f", and of {counted(len(self.reference), 'reference')}" * bool(
+                self.reference
+            )
+            return (
+                f"{words}: {counted(n, 'answer')} of at most {self.new_tokens} tokens "
+                f"each of {self.model}{each}. Nothing was asked."
+            )
+        lines = [f"{words}, in choices."]
+        for word in (self.model, *self.reference):
+            name = "" if word == self.model else f"The reference, {word}: "
+            lines.append(name + self._cost_words(word, sides))
+        return "\n".join([*lines, "Nothing was scored."])
+
+    def _cost_words(self, word: str, sides: Sides) -> str:
+        """Requests, or tokens and time, that a model takes."""
         from jaxcontam.score_gap.items import choice_groups
         from jaxcontam.scoring.api.budget import sending_words
         from jaxcontam.scoring.cost import groups_cost, scoring_seconds
         from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
         from jaxcontam.scoring.scorer import Scorer
 
-        opened = open_for(self, self.model, plan_only=True)
+        opened = open_for(self, word, plan_only=True)
         scorer = self.scorer(opened, self._folder_of(sides))
         if not isinstance(scorer, Scorer | RemoteScorer):
-            raise InputError("--dry-run: the cost of this kind of model is not known")
-        groups = choice_groups(sides.questions, opened)
-        cost = groups_cost(scorer, groups, set())
-        words = f"{words}: {cost.n_targets:,} tokens of choices."
+            raise InputError(f"--dry-run: the cost of {word} is not known")
+        cost = groups_cost(scorer, choice_groups(sides.questions, opened), set())
         if isinstance(scorer, RemoteScorer):
             assert isinstance(scorer.prompts, CountedPrompts)
             found = scorer.prompts.estimate(self.api_options.limits)
-            return f"{words} {sending_words(found)}{more}"
+            return f"{counted(cost.n_targets, 'token')}; {sending_words(found)}"
         with waiting_for("compiling and timing a batch"):
-            minutes = scoring_seconds(scorer, cost.positions) / 60
+            time = duration_words(scoring_seconds(scorer, cost.positions))
         return (
-            f"{words} {cost.n_cached:,} of them in the store, the others about "
-            f"{minutes:.1f} minutes at the speed of one batch now.{more} Nothing was "
-            "scored."
+            f"{counted(cost.n_targets, 'token')}, {cost.n_cached:,} of them in the "
+            f"store, the others {time} at the speed of one batch now."
         )
 
 

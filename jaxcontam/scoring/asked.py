@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from jaxcontam.amounts import amount
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, progress_in
 from jaxcontam.scoring.pair_plan import PairGroup
@@ -219,7 +220,7 @@ class AskedScorer:
                 change = float(np.abs(answers[i] - answer).max())
                 raise InputError(
                     f"{self._name}: the same pairs in another order have other "
-                    f"log-probabilities (by up to {change:.2g} nats)",
+                    f"log-probabilities (by up to {amount(change)} nats)",
                     hint="give one number for each pair, in the order of the pairs, "
                     "and the same whenever it is asked for",
                 )
@@ -237,7 +238,7 @@ class AskedScorer:
             if not is_same(answer, alone):
                 raise InputError(
                     f"{self._name}: a row has other log-probabilities alone than among "
-                    f"others (by up to {change:.2g} nats)",
+                    f"others (by up to {amount(change)} nats)",
                     hint="turn off the engine's prefix cache, or turn on its "
                     "batch-invariant mode",
                 )
@@ -245,8 +246,8 @@ class AskedScorer:
             return ()
         return (
             f"numbers of {self._name} depend on what it computes together: a row alone "
-            f"has a log-probability that differs by {change:.2g} nats; rows went out "
-            "in a random order, which favours none",
+            f"has a log-probability that differs by {amount(change)} nats; rows went "
+            "out in a random order, which favours none",
         )
 
     def _chain_note(

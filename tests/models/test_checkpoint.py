@@ -166,9 +166,12 @@ def test_weights_that_do_not_fit_are_named(name, fields, shapes, message, copy):
         return {k: x for k, x in tensors.items() if k not in shapes} | made
 
     edit_tensors(folder, edit)
-    said = refusal(load_decoder, folder)[0]
+    said, hint = refusal(load_decoder, folder)
     assert message in said
     assert said.endswith(" more") == ("num_hidden_layers" in fields)
+    # A config that says nothing of it, though the embedding is the head.
+    says = '"tie_word_embeddings": true' in hint
+    assert says == said.endswith("missing tensors: lm_head.weight")
 
 
 @pytest.mark.parametrize("kept", [0, 7, 200, -4])
