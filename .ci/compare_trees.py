@@ -37,8 +37,37 @@ VOLATILE |= {
 RELATIVE = 1e-9
 _STEPS = "model/metrics.jsonl"
 
-# Flags as OLD spells them -> as NEW does.
-FLAGS: dict[str, str] = {}
+# A command of NEW, or all, words of its flags, and the same as OLD spells them.
+FLAGS: tuple[tuple[str, str, str], ...] = (
+    ("overlap", "--corpus-field", "--text-field"),
+    ("audit", "--text Q:{{question}}", "--template Q:{{question}}"),
+    ("", "--text", "--text-field"),
+    ("audit", "--order random", "--shuffled"),
+    ("audit", "--order anyway", "--score-anyway"),
+    ("audit", "--order", "--seed-file"),
+    (
+        "audit",
+        "--tests options:fixed,direction",
+        "--tests options,direction --fix-answer",
+    ),
+    ("audit", "permutation:19", "permutation --n-orders 19"),
+    ("audit", "--fields answer=answer", "--answer-field answer"),
+    ("", " options=options", " --options-field options"),
+    ("audit", "--fields", ""),
+    (
+        "membership",
+        "--fields member=label document=source",
+        "--label-field label --document-field source",
+    ),
+    ("membership", "--fields member=label", "--label-field label"),
+    ("membership", "--scores loss auto", "--primary loss"),
+    ("membership", "--sample", "--limit"),
+    ("inflation", "--sample", "--limit"),
+    ("inflation", "--references", "--reference"),
+    ("replicate", "--sample", "--k"),
+    ("", "--fields document=source", "--group-field source"),
+    ("prove", "--statistic", "--scores"),
+)
 # Fields of OLD by their path, as regular expressions -> their path in NEW.
 FIELDS: dict[str, str] = {}
 # Fields of OLD that no result has any more, or that say something else.
@@ -49,74 +78,75 @@ LEFT: tuple[str, ...] = (
 )
 
 SETS = ("pydocs-10.txt", "pydocs-50.txt", "pydocs-0a.txt", "pydocs-natural.txt")
-REPLICATE = "replicate {model} {rows} --task plain --text-field question"
+REPLICATE = "replicate {model} {rows} --task plain --text question"
 INFLATION = "inflation {model} {choices} --against {others}"
 MEMBERSHIP = "membership {model} --members {s10} --nonmembers {s0a}"
 CASES: dict[str, str] = {
     "audit": "audit {model} {s10} {s50} {s0a} --seed 1",
     "audit refused": "audit {model} {snatural}",
-    "audit anyway": "audit {model} {snatural} --score-anyway",
+    "audit anyway": "audit {model} {snatural} --order anyway",
     "audit direction": "audit {model} {s10} --tests direction",
     "audit adjacency": "audit {model} {s0a} --tests adjacency",
-    "audit shuffled": "audit {model} {s10} {s0a} --shuffled",
+    "audit shuffled": "audit {model} {s10} {s0a} --order random",
     "audit old tests": "audit {model} {s10} --tests stratified,reversal,permutation",
     "audit t": "audit {model} {s10} --tests sharded_t",
     "audit cut": "audit {model} {s10} --max-example-tokens 12 --limit 48",
     "audit bfloat16": "audit {model} {s10} --dtype bfloat16 --tests direction",
     "audit reference": "audit {model} {s10} --reference {reference} --tests direction",
-    "audit options": "audit {model} {choices} --tests options --answer-field answer"
-    " --options-field options",
-    "audit groups": "audit {model} {rows} --text-field question --group-field source",
+    "audit options": "audit {model} {choices} --tests options --fields answer=answer"
+    " options=options",
+    "audit groups": "audit {model} {rows} --text question --group-field source",
     "audit repeats": "audit {model} {repeats}",
-    "audit released": "audit {model} {released} --seed-file {seed_file}",
+    "audit released": "audit {model} {released} --order {seed_file}",
     "audit a slip": "audit {model} {s10} --tests stratifed",
     "membership": MEMBERSHIP,
     "membership alone": "membership {model} {s0a} --nonmembers {s10}",
-    "membership all": f"{MEMBERSHIP} --scores all --reference {{reference}} --limit 60",
-    "membership labels": "membership {model} {labelled} --label-field label",
-    "membership documents": "membership {model} {labelled} --label-field label"
-    " --document-field source",
+    "membership all": f"{MEMBERSHIP} --scores all --reference {{reference}}"
+    " --sample 60",
+    "membership labels": "membership {model} {labelled} --fields member=label",
+    "membership documents": "membership {model} {labelled} --fields member=label"
+    " document=source",
     "membership unequal": "membership {model} --members {s50} --nonmembers {repeats}",
-    "replicate": f"{REPLICATE} --k 20",
-    "replicate control": f"{REPLICATE} --k 20 --control {{others}}",
-    "replicate compare": f"{REPLICATE} --k 8 --compare first_instances,cdd",
-    "replicate reference": f"{REPLICATE} --k 20 --control {{others}}"
-    " --reference {reference} --group-field source",
-    "inflation": f"{INFLATION} --reference {{reference}}",
+    "replicate": f"{REPLICATE} --sample 20",
+    "replicate control": f"{REPLICATE} --sample 20 --control {{others}}",
+    "replicate compare": f"{REPLICATE} --sample 8 --compare first_instances,cdd",
+    "replicate reference": f"{REPLICATE} --sample 20 --control {{others}}"
+    " --reference {reference} --fields document=source",
+    "inflation": f"{INFLATION} --references {{reference}}",
     "inflation unpaired": f"{INFLATION} --unpaired --equally-hard",
-    "inflation groups": f"{INFLATION} --group-field source",
+    "inflation groups": f"{INFLATION} --fields document=source",
     "calibrate": "calibrate {model} {s0a} --tests direction --draws 5",
     "calibrate relabelled": "calibrate {model} {s0a} --tests stratified --draws 50",
     "prove": "prove {matrix} --boundaries 3",
     "plan": "plan --effect 0.5 --sd 4 --examples 500 --json",
     "dry run": "audit {model} {s10} --dry-run",
     "overlap": "overlap {s50} {s10}",
-    "overlap rows": "overlap {s50} {rows} --text-field question",
+    "overlap rows": "overlap {s50} {rows} --corpus-field question",
     "release": "release {released} --seed-file {seed_file} --check",
     "canary": "canary {model} --secret {secrets} --held-out {held_out}",
-    "audit options fixed": "audit {model} {choices} --tests options,direction"
-    " --fix-answer --answer-field answer --options-field options",
+    "audit options fixed": "audit {model} {choices} --tests options:fixed,direction"
+    " --fields answer=answer options=options",
     "audit options reference": "audit {model} {choices} --tests options --reference"
-    " {reference} --options-field options",
-    "audit blocks": "audit {model} {rows} --text-field question --block-field source"
+    " {reference} --fields options=options",
+    "audit blocks": "audit {model} {rows} --text question --block-field source"
     " --tests adjacency",
-    "audit windows": "audit {model} {s10} --tests permutation --n-orders 19",
-    "audit template": "audit {model} {rows} --template Q:{{question}} --separator |",
+    "audit windows": "audit {model} {s10} --tests permutation:19",
+    "audit template": "audit {model} {rows} --text Q:{{question}} --separator |",
     "membership few": f"{MEMBERSHIP} --scores loss zlib surp gap_k --seed 3",
-    "membership beside": f"{MEMBERSHIP} --reference {{reference}} --primary loss",
+    "membership beside": f"{MEMBERSHIP} --reference {{reference}} --scores loss auto",
     "membership length": f"{MEMBERSHIP} --length 8 --fpr 0.1",
-    "membership k": f"{MEMBERSHIP} --k 0.4 --limit 40",
-    "replicate words": f"{REPLICATE} --k 8 --compare ts_guessing_word",
-    "replicate seed": f"{REPLICATE} --k 12 --seed 5 --new-tokens 20",
+    "membership k": f"{MEMBERSHIP} --k 0.4 --sample 40",
+    "replicate words": f"{REPLICATE} --sample 8 --compare ts_guessing_word",
+    "replicate seed": f"{REPLICATE} --sample 12 --seed 5 --new-tokens 20",
     "inflation per byte": f"{INFLATION} --per-byte --seed 4",
-    "inflation limit": f"{INFLATION} --limit 30 --min-points 2",
+    "inflation limit": f"{INFLATION} --sample 30 --min-points 2",
     "overlap near": "overlap {repeats} {s0a}",
-    "overlap limit": "overlap {s50} {choices} --text-field question --limit 20",
+    "overlap limit": "overlap {s50} {choices} --corpus-field question --limit 20",
     "release wrong": "release {rows} --seed-file {seed_file} --check",
     "variants": "variants {model} {versions}",
     "variants drawn": "variants {model} {versions} --randomised --seed 2",
     "calibrate adjacency": "calibrate {model} {s0a} --tests adjacency --draws 3",
-    "prove studentised": "prove {matrix} --scores studentised --seed 7",
+    "prove studentised": "prove {matrix} --statistic studentised --seed 7",
     "score": "score {model} {s10} --out scores.jsonl",
     "train": "-m train.pretrain --corpus {s50} --preset pulse"
     " --canaries {s10}=4 --out model --seed 3",
@@ -260,6 +290,14 @@ def inputs(work: Path, quickstart: Path, old: Path) -> dict[str, str]:
     }
 
 
+def before_words(words: str) -> str:
+    """A case as OLD spells it."""
+    for command, new, old in FLAGS:
+        if words.startswith(command):
+            words = f"{words} ".replace(f"{new} ", f"{old} ").strip()
+    return words
+
+
 def main() -> int:
     """Compare; returns how many cases differ."""
     old, new, quickstart = (Path(word).resolve() for word in sys.argv[1:4])
@@ -270,11 +308,9 @@ def main() -> int:
     for i, (case, words) in enumerate(CASES.items()):
         if only and case not in only:
             continue
-        asked = words.format_map(names).split()
-        before = run(old, asked, work / f"old{i}" / "run")
-        after = run(
-            new, [FLAGS.get(word, word) for word in asked], work / f"new{i}" / "run"
-        )
+        asked, old_run = words.format_map(names).split(), work / f"old{i}" / "run"
+        before = run(old, before_words(words).format_map(names).split(), old_run)
+        after = run(new, asked, work / f"new{i}" / "run")
         expected, found = in_new_words(before[2]), in_new_words(after[2])
         wrong = [
             f"{key}: {expected.get(key)!r} -> {found.get(key)!r}"

@@ -241,7 +241,8 @@ class KnownModels(StudyFlags):
         if row.analysis == "audit":
             tests = ["adjacency" if row.shuffled else "direction"]
             tests += [row.measure] if row.published else []
-            more |= {"tests": tests, "shuffled": row.shuffled, "limit": self._most}
+            order = ("random",) * row.shuffled
+            more |= {"tests": tests, "order": order, "limit": self._most}
             audit = jaxcontam.audit(model, place(row.set, self.mirror), **more)
             p = audit[tests[-1]].numbers.p_value if audit.results else None
             return {"ours": p, "verdict": audit.verdict, "copies": {}}

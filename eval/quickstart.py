@@ -271,7 +271,7 @@ def _print_reading(document: dict, out: Path, page: Path, console: Console) -> N
         f"report:      {page}\n"
         f"check it:    {program} verify {out}\n"
         f"audit a set: {program} audit {out / MODEL_DIR} {out / 'sets/pydocs-10.txt'}"
-        " --shuffled",
+        " --order random",
         highlight=False,
         soft_wrap=True,
     )

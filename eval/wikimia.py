@@ -245,7 +245,7 @@ def _blind(texts: list[str], labels: list[bool], seed: int) -> Iterator[dict[str
 
 def _asked(config: WikiMIA, path: Path) -> Iterator[dict[str, Any]]:
     """AUC and TPR of scores by the model, with the AUC's interval."""
-    flags = {"scores": config.methods, "fprs": (FPR,), "store": config.out / "store"}
+    flags = {"scores": config.methods, "fpr": (FPR,), "store": config.out / "store"}
     for row in membership(config.model, path, seed=config.seed, **flags).results:
         assert isinstance(row, ScoreResult), "every text has a label"
         ends = {"auc_low": row.auc_low, "auc_high": row.auc_high}

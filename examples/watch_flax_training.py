@@ -73,7 +73,7 @@ def main() -> list[jaxcontam.AuditResult]:
         # The five lines that watch.
         if step % EVERY == 0:
             found = jaxcontam.audit(
-                decoder, benchmark, tokenizer=tokenizer, shuffled=True
+                decoder, benchmark, tokenizer=tokenizer, order="random"
             )
             gain = found["direction"].effect
             print(f"step {step}: {found.verdict}, {gain:.2f} nats a boundary")

@@ -60,7 +60,7 @@ def main() -> list[jaxcontam.AuditResult]:
         # The five lines that watch.
         if step % EVERY == 0:
             found = jaxcontam.audit(
-                model, benchmark, tokenizer=tokenizer, shuffled=True
+                model, benchmark, tokenizer=tokenizer, order="random"
             )
             gain = found["direction"].effect
             print(f"step {step}: {found.verdict}, {gain:.2f} nats a boundary")

@@ -12,14 +12,15 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 import typeguard
 
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError, gone, unknown_name
+from jaxcontam.renamed import new_flag
 
 Dtype = Literal["float32", "bfloat16"]
 """Matmul precision of a model."""
@@ -30,6 +31,7 @@ _LONGEST = 60
 _URL = re.compile(r"\w\w+:/")
 # A line for a shell keeps its flags.
 _PROGRAM = re.compile(r"\b(vllm serve|hf \w+|pip install|jaxcontam \w+)\b")
+_COMMA = re.compile(r",(?=\s*\w*(?:[:,]|$))")
 _KINDS: dict[Any, str] = {
     int: "a whole number",
     float: "a finite number",
@@ -60,8 +62,8 @@ def public(function: _F) -> _F:
         except TypeError as e:
             for name in kwargs:
                 if name not in signature.parameters:
-                    what = f"argument of {function.__name__}"
-                    raise unknown_name(what, name, signature.parameters) from None
+                    known = signature.parameters
+                    raise unknown_argument(function.__name__, name, known) from None
             raise InputError(f"{function.__name__}: {e}") from None
         hints = _hints(function)
         for name, value in given.arguments.items():
@@ -125,12 +127,52 @@ def store_folder(store: str | Path | None) -> Path | None:
     return None if store is None else Path(store)
 
 
-def check_names(kind: type, fields: Mapping[str, Any]) -> None:
-    """Refuse keywords that are no fields of a dataclass."""
+def check_names(kind: type, fields: Mapping[str, Any], of: str) -> None:
+    """Refuse keywords that are no fields of a dataclass, which the command `of` has."""
     known = [field.name for field in dataclasses.fields(kind)]
     for name in fields:
         if name not in known:
-            raise unknown_name("argument", name, known)
+            raise unknown_argument(of, name, known)
+
+
+def unknown_argument(of: str, name: str, known: Collection[str]) -> InputError:
+    """An argument of a function that it has not, or not any more."""
+    if (new := new_flag(of, flag_of(name))) is not None:
+        return gone(name, new)
+    return unknown_name(f"argument of {of}", name, known)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NamedFields:
+    """Names of a record's fields, as `ROLE=NAME` words."""
+
+    roles: ClassVar[tuple[str, ...]]
+    fields: tuple[str, ...] = ()
+    """Names of fields, as ROLE=NAME."""
+
+    def named(self, role: str) -> str | None:
+        """The field of a role; None if no word names it."""
+        found: dict[str, str] = {}
+        for word in self.fields:
+            own, _, name = word.partition("=")
+            if own not in self.roles:
+                raise unknown_name("role of --fields", own, self.roles)
+            if not name:
+                raise InputError(f"--fields {word}: write {own}=NAME of a field")
+            if own in found:
+                raise InputError(f"--fields names {own} twice")
+            found[own] = name
+        return found.get(role)
+
+
+def with_settings(words: Sequence[str]) -> list[tuple[str, str | None]]:
+    """Names, blanks or commas between, as `NAME` or `NAME:SETTING`.
+
+    A setting may be a path, and so hold a comma before what is no name.
+    """
+    parts = (part.strip() for word in words for part in _COMMA.split(word))
+    found = (part.partition(":") for part in parts if part)
+    return [(name, setting if colon else None) for name, colon, setting in found]
 
 
 @functools.cache

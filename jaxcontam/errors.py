@@ -58,6 +58,11 @@ def unknown_name(kind: str, name: str, choices: Iterable[str]) -> InputError:
     return error
 
 
+def gone(name: str, new: str) -> InputError:
+    """An `InputError` for a name that left, which says what to use now."""
+    return InputError(f"there is no {name} any more: {new}")
+
+
 def requirements(extra: str | None = None) -> "list[Requirement]":
     """Requirements of jaxcontam, or those of an extra; empty if not installed."""
     from packaging.requirements import Requirement

@@ -71,7 +71,7 @@ def joined(distributed: bool) -> Iterator[None]:
         )
     except ValueError as e:
         raise InputError(
-            f"--distributed: the other processes are not known ({e})",
+            f"the other processes of this run are not known ({e})",
             hint="set on every host, for 4 processes: "
             "JAX_COORDINATOR_ADDRESS=HOST:PORT (of process 0), JAX_NUM_PROCESSES=4, "
             "JAX_PROCESS_ID=0 to 3",

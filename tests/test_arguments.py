@@ -48,26 +48,35 @@ def replicate(**arguments):
         (audit, {"texts": [*TEXTS, None]}, r"texts\[64\] must be a text, got NoneType"),
         (audit, {"texts": [b"x"] * 10}, r"texts\[0\] must be a text, got bytes"),
         (audit, {"seed": True}, "seed must be a whole number, got bool True"),
-        (audit, {"n_orders": 2.5}, "--n-orders must be a whole number or None"),
+        (audit, {"limit": 2.5}, "--limit must be a whole number or None"),
         (audit, {"min_effect": NAN}, "--min-effect must be a finite number, got float"),
-        (audit, {"shuffled": "no"}, "shuffled must be True or False, got str 'no'"),
-        (audit, {"effort": "quick"}, "unknown argument 'effort'"),
+        (audit, {"no_header": "no"}, "no-header must be True or False, got str 'no'"),
+        (audit, {"order": 3}, "--order must be a sequence, each a text, got int 3"),
+        (audit, {"efort": "quick"}, "unknown argument of audit 'efort'"),
+        (audit, {"shuffled": True}, "no shuffled any more: --order random"),
+        (audit, {"batch_tokens": 9}, "no batch_tokens any more: a batch for which"),
         (audit, {"separator": None}, "separator must be a text, got NoneType None"),
         (audit, {"dtype": "int8"}, "dtype must be 'float32' or 'bfloat16', got str"),
         (audit, {"store": "gs://b/run"}, "--store gs://b/run: a store is a folder"),
         (prove, {"min_effect": NAN}, "min_effect must be a finite number"),
         (prove, {"min_effect": -1.0}, "min-effect must be positive"),
-        (prove, {"scores": "rank"}, "scores must be 'centred' or 'studentised' or 'a"),
+        (prove, {"statistic": "rank"}, "must be 'centred' or 'studentised' or 'auto'"),
+        (prove, {"scores": "centred"}, "no scores any more: --statistic NAME"),
         (prove, {"seed": -1}, "seed must be at least 0"),
         (prove, {"matrices": 1}, "unknown argument of prove 'matrices'"),
-        (membership, {"fprs": (2.0,)}, "--fpr must lie between 0 and 1, got 2"),
+        (membership, {"fpr": (2.0,)}, "--fpr must lie between 0 and 1, got 2"),
         (membership, {"k": 0}, "--k must be above 0"),
         (membership, {"scores": 3}, "scores must be a sequence, each a text, got int"),
         # A text is no sequence of its letters.
         (membership, {"model": scorer, "scores": "loss_"}, "unknown score 'loss_'"),
         (membership, {"members": 5}, "members must be a text or a path or a sequence"),
         (membership, {"convention": "eq"}, "convention must be 'le' or 'lt', got str"),
-        (replicate, {"compare": 5}, "--compare must be a text or None, got int"),
+        (membership, {"limit": 5}, "no limit any more: --sample N"),
+        (
+            replicate,
+            {"compare": 5},
+            "--compare must be a sequence, each a text, got int",
+        ),
     ],
 )
 def test_an_argument_of_another_kind_is_named(function, arguments, message):
@@ -76,8 +85,8 @@ def test_an_argument_of_another_kind_is_named(function, arguments, message):
 
 
 def test_what_numpy_holds_passes_as_what_it_is():
-    found = jc.audit(scorer, np.array(TEXTS), seed=np.int64(3), shuffled=np.True_)
-    plain = jc.audit(scorer, TEXTS, seed=3, shuffled=True)
+    found = jc.audit(scorer, np.array(TEXTS), seed=np.int64(3), limit=np.int64(60))
+    plain = jc.audit(scorer, TEXTS, seed=3, limit=60)
     assert found.p_value == plain.p_value
     assert found.report.seed == 3 and type(found.report.seed) is int
 

@@ -79,7 +79,7 @@ def test_function_that_read_the_file_is_found_and_nothing_is_printed(
     [
         {},
         {"reference": bystander},
-        {"shuffled": True, "tests": ["reversal", "direction"], "seed": 3},
+        {"order": "random", "tests": ["reversal", "direction"], "seed": 3},
     ],
 )
 def test_saved_result_is_a_report_that_verify_accepts(asked, tmp_path, capsys):
@@ -104,8 +104,8 @@ def test_unordered_texts_are_not_scored_and_say_so():
     assert result.why.startswith("the file itself points forward (")
     (step,) = result.next_steps
     # The model is no word of a command line.
-    assert str(step).endswith("(reference=OTHER_MODEL, score_anyway=True)")
-    assert "score_anyway=True" in printed and "--" not in printed
+    assert str(step).endswith("(reference=OTHER_MODEL, order='anyway')")
+    assert "order='anyway'" in printed and "--" not in printed
     with pytest.raises(KeyError, match="direction"):
         result["direction"]
 
@@ -116,8 +116,8 @@ def test_a_suspicion_says_why_and_what_could_settle_it():
     assert result.verdict == "suspected"
     assert "only a reference model" in result.why
     ways = [step.to_add for step in result.next_steps]
-    assert ways == ["reference=OTHER_MODEL", "shuffled=True"]
-    known = jaxcontam.audit(reader(published), published, shuffled=True)
+    assert ways == ["reference=OTHER_MODEL", "order='random'"]
+    known = jaxcontam.audit(reader(published), published, order="random")
     assert known.verdict == "contaminated" and known.next_steps == ()
 
 

@@ -109,7 +109,7 @@ def written_and_not_obeyed():
 
 
 def test_an_audit_and_all_that_follows_it(typed):
-    flags = "--text-field question --tests direction --score-anyway --out NAME-out"
+    flags = "--text question --tests direction --order anyway --out NAME-out"
     typed(f"audit MODEL NAME.jsonl {flags}")
     (folder,) = Path().glob("*-out")
     document = json.loads((folder / "report.json").read_text(encoding="utf-8"))
@@ -145,7 +145,7 @@ def test_a_field_is_named_on_one_line_and_in_flags_to_copy(typed, request):
     texts = (" ".join(rng.choices("abcdefghij", k=9)) for _ in range(120))
     rows = [{"question": text, field: "abc"[i // 40]} for i, text in enumerate(texts)]
     write_lines(path, rows)
-    out, err = typed("audit MODEL NAME.jsonl --text-field question --tests adjacency")
+    out, err = typed("audit MODEL NAME.jsonl --text question --tests adjacency")
     assert f"  neighbours of equal {printable(field)}\n" in out + err
     (flags,) = re.findall(r"-> (--.*)\n", out + err)
     assert pasted(flags) == ["--group-field", field]
@@ -157,20 +157,20 @@ def test_a_release_and_its_proof(typed):
     assert Path(words[3]).is_file() and Path(words[5]).is_file()
     assert not any(word.startswith("-a") for word in words)
     typed("release NAME-released.jsonl --seed-file NAME.seed.json --check")
-    flags = "--seed-file NAME.seed.json --text-field question --tests direction"
+    flags = "--order NAME.seed.json --text question --tests direction"
     typed(f"audit MODEL NAME-released.jsonl {flags} --out NAME-out")
     typed("verify NAME-out")
     assert written_and_not_obeyed()
 
 
-FIELD = "--text-field question"
-FIELDS = f"{FIELD} --benchmark-field question"
+FIELD = "--text question"
+FIELDS = f"{FIELD} --corpus-field question"
 RUNS = (
     "canary MODEL --secret NAME.s.txt --held-out NAME.h.txt",
     f"membership MODEL NAME.jsonl {FIELD}",
     "prove NAME-m.csv",
-    "replicate MODEL NAME.txt --task plain --k 4 --new-tokens 4",
-    "inflation M NAME-a.csv --against NAME-b.csv --scores",
+    "replicate MODEL NAME.txt --task plain --sample 4 --new-tokens 4",
+    "inflation M NAME-a.csv --against NAME-b.csv --scored",
     f"overlap corpus NAME.jsonl {FIELDS}",
     f"overlap NAME.jsonl NAME.jsonl {FIELDS}",
 )

@@ -40,7 +40,7 @@ def started(folder, n, words):
     pod["JAX_NUM_PROCESSES"] = str(n)
     return [
         subprocess.Popen(
-            [sys.executable, "-m", "jaxcontam", *words, "--distributed"],
+            [sys.executable, "-m", "jaxcontam", *words, "--shard", "pod"],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

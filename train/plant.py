@@ -268,10 +268,8 @@ def _load(path: Path, place: str, **form: Any) -> Benchmark:
     try:
         return load_benchmark(path, **form)
     except InputError as e:
-        message, hint = (
-            text.replace("--template", "template").replace("--text-field", "text_field")
-            for text in (str(e), e.hint)
-        )
+        key = "template" if form.get("template") else "text_field"
+        message, hint = (text.replace("--text", key) for text in (str(e), e.hint))
         raise InputError(f"{place}: {message}", hint=hint) from e
 
 

@@ -79,7 +79,6 @@ def replicate(seed: int, folder: Path) -> Iterator[Finding]:
             control=control,
             reference=model("reference", reference_knows),
             task="plain",
-            k=50,
             progress=silent,
             **flags,
         )
@@ -134,7 +133,7 @@ def _copies(rng: Random, *sizes: int) -> Rows:
 PARTITIONS: Mapping[str, tuple[bool, dict[str, Any], Callable[[Random], Rows]]] = {
     "as easy": (True, {}, _as_easy),
     "five sources": (False, {}, _of_sources),
-    "five sources, named": (True, {"group_field": "source"}, _of_sources),
+    "five sources, named": (True, {"fields": ("document=source",)}, _of_sources),
     "copies, more asked": (True, {}, lambda rng: _copies(rng, 2_000, 60)),
     "copies, more known": (True, {}, lambda rng: _copies(rng, 60, 2_000)),
     "easier than the control": (False, {}, lambda rng: _as_easy(rng, easier=0.5)),
@@ -189,13 +188,13 @@ def inflation(seed: int, folder: Path) -> Iterator[Finding]:
             model,
             own,
             against=against,
-            reference=references,
+            references=references,
             progress=silent,
             **made.flags,
         )
         return found.result.decides.p_value, found.verdict
 
-    test = "rewrites" if made.flags["paired"] else "--unpaired"
+    test = "--unpaired" if made.flags["unpaired"] else "rewrites"
     yield findings.asked(Cell("inflation", test, kind, reader, False), ask)
 
 
@@ -253,7 +252,7 @@ def _items(rng: Random, n: int, *, shared: float = 0.0, a_passage: int = 1) -> l
 
 def _split(rng: Random, *sizes: int, flags: Any = None, **more: Any) -> Items:
     published, other = (_items(rng, n, **more) for n in sizes)
-    flags = {"paired": False, "equally_hard": True, **(flags or {})}
+    flags = {"unpaired": True, "equally_hard": True, **(flags or {})}
     return Items(published, other, flags)
 
 
@@ -290,14 +289,14 @@ def _rewrites(rng: Random, harder: float, n_references: int, **flags: Any) -> It
         )
         for item in published
     ]
-    return Items(published, other, {"paired": True, **flags}, n_references)
+    return Items(published, other, {"unpaired": False, **flags}, n_references)
 
 
 ITEM_SETS: Mapping[str, Callable[[Random], Items]] = {
     "split": lambda rng: _split(rng, 40, 40),
     "split of unequal size": lambda rng: _split(rng, 80, 20),
     "passages": _passages,
-    "passages, named": lambda rng: _passages(rng, group_field="passage"),
+    "passages, named": lambda rng: _passages(rng, fields=("document=passage",)),
     "copies": _copied_items,
     "first of a sorted file": _sorted_items,
     "rewrites": lambda rng: _rewrites(rng, 0, 0, equally_hard=True),

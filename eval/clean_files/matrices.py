@@ -46,7 +46,7 @@ def prove(seed: int, folder: Path) -> Iterator[Finding]:
     """A matrix of somebody else's scores."""
     _, kind, scores = drawn_cell("prove", seed, MATRICES, _SCORES)
     matrix = MATRICES[kind](np.random.default_rng([seed, 31]))
-    found = jaxcontam.prove(matrix, scores=scores, seed=seed)
+    found = jaxcontam.prove(matrix, statistic=scores, seed=seed)
     cell = Cell("prove", "matrix", kind, scores)
     yield Finding(cell, found.p_value, found.verdict)
 

@@ -126,7 +126,7 @@ def _run(sides: Sides, folder: Path, first: str) -> RunTexts:
             texts=own if first == "texts" else None,
             members=own if first == "members" else None,
             nonmembers=others,
-            **{"text_field": "text", **sides.flags},
+            **{"text": "text", **sides.flags},
         )
     )
 
@@ -164,13 +164,13 @@ def _copies(rng: Random, *sizes: int, a_document: int = 0, **flags: Any) -> Side
     )
     frequency = {t: float(np.log(w)) for t, w in zip(made, weights, strict=True)}
     if a_document:
-        flags["document_field"] = "document"
+        flags["fields"] = ("document=document",)
     return Sides((own, others), flags, frequency)
 
 
 def _documents(rng: Random) -> Sides:
     """Four texts a document, about as easy as each other."""
-    sides = _distinct(rng, (100, 100), document_field="document")
+    sides = _distinct(rng, (100, 100), fields=("document=document",))
     ease = [rng.gauss(0, 1) for _ in range(200)]
     own, others = ([(text, i // 4) for text, i in side] for side in sides.rows)
     frequency = {text: ease[d] + rng.gauss(0, 0.3) for text, d in (*own, *others)}

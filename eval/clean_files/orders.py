@@ -137,7 +137,7 @@ def _blank(rng: Random) -> Rows:
     """Empty and nearly empty texts, which are many in forms that people fill in."""
     empty = [text for text in ("", " ", "\t", ".", "-", "?") for _ in range(9)]
     made = [*empty, *_copied(rng, _zipf(24, 12))]
-    return _records(({"text": text} for text in made), text_field="text")
+    return _records(({"text": text} for text in made), text="text")
 
 
 def _questions(rng: Random) -> list[dict[str, Any]]:
@@ -156,14 +156,14 @@ def _groups(rng: Random) -> Rows:
     groups = tuple(i if i < 4 else rng.choice((-1, -1, -2)) for i in range(len(made)))
     pairs = zip(made, groups, strict=True)
     rows = ({"text": text, "label": label} for text, label in pairs)
-    return _records(rows, groups, text_field="text", group_field="label")
+    return _records(rows, groups, text="text", group_field="label")
 
 
 def _blocks(rng: Random) -> Rows:
     """Passages with their questions, popular ones first."""
     rows = _questions(rng)
     groups = tuple(row["id"] for row in rows)
-    flags = {"text_field": "question", "block_field": "id", "limit": len(rows) // 2}
+    flags = {"text": "question", "block_field": "id", "limit": len(rows) // 2}
     return _records(rows, groups, **flags)
 
 
@@ -194,7 +194,7 @@ KINDS: Mapping[str, Callable[[Random], Rows]] = {
     "two rows": _counts(7, 1),
     "three rows": _counts(9, 3, 1),
     "blank": _blank,
-    "contexts": lambda rng: _records(_questions(rng), text_field="context"),
+    "contexts": lambda rng: _records(_questions(rng), text="context"),
     "groups": _groups,
     "limit": _limit,
     "cut": _cut,
@@ -240,8 +240,8 @@ def released(seed: int, folder: Path) -> Iterator[Finding]:
     )
     path.write_bytes(data)
     sealed.write_bytes(seed_file.to_bytes())
-    flags = {**rows.flags, "seed_file": sealed}
-    yield from _audited(("audit --seed-file", kind, kernel), seed, path, flags)
+    flags = {**rows.flags, "order": sealed}
+    yield from _audited(("audit --order FILE", kind, kernel), seed, path, flags)
 
 
 def shuffled(seed: int, folder: Path) -> Iterator[Finding]:
@@ -249,8 +249,8 @@ def shuffled(seed: int, folder: Path) -> Iterator[Finding]:
     rng, kind, kernel = drawn_cell("shuffled", seed, KINDS, _READERS)
     rows = KINDS[kind](rng)
     path = rows.written(folder / f"file{seed}", rows.drawn(rng))
-    flags = {**rows.flags, "shuffled": True}
-    yield from _audited(("audit --shuffled", kind, kernel), seed, path, flags)
+    flags = {**rows.flags, "order": "random"}
+    yield from _audited(("audit --order random", kind, kernel), seed, path, flags)
 
 
 def natural(seed: int, folder: Path) -> Iterator[Finding]:
@@ -279,11 +279,9 @@ def options(seed: int, folder: Path) -> Iterator[Finding]:
         seed,
         path,
         None if holds else scale,
-        tests="options",
-        template="{question}\n{options}",
-        fix_answer=kind == "right one first",
-        shuffled=holds,
-        score_anyway=True,
+        tests="options" + ":fixed" * (kind == "right one first"),
+        text="{question}\n{options}",
+        order=("anyway", *["random"] * holds),
     )
 
 
@@ -328,9 +326,9 @@ def _rows(
 ) -> dict[str, OrderResult]:
     """Tests by name; those that a file is too small for, or refuses, are left out."""
     try:
-        found = jaxcontam.audit(
-            model, path, tests=tests, score_anyway=True, progress=silent, **flags
-        )
+        order = ("anyway", *[flags["order"]] * ("order" in flags))
+        asked = {**flags, "tests": tests, "order": order}
+        found = jaxcontam.audit(model, path, progress=silent, **asked)
     except InputError:
         if len(tests) == 1:
             return {}

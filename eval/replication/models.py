@@ -224,7 +224,7 @@ def _formatted(
     benchmark: Benchmark, prompts: Prompts, seed: int, *, guided: bool
 ) -> list[str]:
     """Each instance as an instruction with its answer, cut where `replicate` cuts."""
-    design = ReplicationDesign(task=TASK, k=len(benchmark), seed=seed)
+    design = ReplicationDesign(task=TASK, sample=len(benchmark), seed=seed)
     drawn = draw_instances(benchmark, find_fields(benchmark, design), design)
     names = {"dataset_name": DATASET, "split_name": SPLIT}
     return [

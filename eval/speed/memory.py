@@ -32,7 +32,7 @@ print(json.dumps({"peak_bytes": peak, "exit_code": done.returncode}))
 
 
 def measure_audit(_rounds: int, *, tiny: bool) -> dict[str, Any]:
-    """Peak of `jaxcontam audit --shuffled` of 100,000 short rows: the whole process.
+    """Peak of `jaxcontam audit --order random`, 100,000 short rows: the whole process.
 
     The model has the shape of the smallest preset, a context of 256 and random weights:
     what is measured is the audit.
@@ -45,8 +45,8 @@ def measure_audit(_rounds: int, *, tiny: bool) -> dict[str, Any]:
         folder = Path(name)
         path = write_questions(folder, n, words_a_row=_WORDS_A_ROW)
         _write_model(folder / "model")
-        words = ["audit", folder / "model", path, "--text-field", "question"]
-        words += ["--shuffled", "--out", folder / "out"]
+        words = ["audit", folder / "model", path, "--text", "question"]
+        words += ["--order", "random", "--out", folder / "out"]
         start = time.monotonic()
         done = subprocess.run(
             [

@@ -23,6 +23,7 @@ from jaxcontam.errors import (
     InputError,
     StorageError,
     first_line,
+    gone,
     nearest,
     unknown_name,
 )
@@ -33,7 +34,8 @@ from jaxcontam.processes import (
     signal_of,
     stop_on_signals,
 )
-from jaxcontam.reports.flags import MERGE, DeviceFlags, is_positional, own_folder
+from jaxcontam.renamed import GONE, new_flag
+from jaxcontam.reports.flags import MERGE, POD, DeviceFlags, is_positional, own_folder
 from jaxcontam.scoring.shares import ShareScored
 from jaxcontam.terminal import printable
 
@@ -60,25 +62,6 @@ _NO_NUMBER = re.compile(
 )
 _COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")
 _SHELLS = ("bash", "zsh", "fish")
-
-GONE = {
-    "--completion": "jaxcontam --tyro-print-completion bash (or zsh, fish)",
-    "compare": "two reports side by side are ten lines of Python: "
-    "docs/how_to/hand_on.md",
-    "books": "jaxcontam membership MODEL books/ --members old/ --nonmembers new/",
-    "unlearning": "python -m eval.unlearning",
-    "membership --sweep-k": "sweep_k=True of jaxcontam.membership in Python",
-    "membership --convention": "convention='lt' of jaxcontam.membership in Python",
-    "membership --n-neighbours": "n_neighbours=N of jaxcontam.membership in Python",
-    "membership --shots": "shots=N of jaxcontam.membership in Python",
-    **{
-        f"report --{flag}": "python examples/database_rows.py DIR"
-        for flag in ("database-row", "dataset", "source", "split-percent", "reference")
-    },
-    "audit --effort": "--tests direction for quick; the default is the former standard",
-    "audit --first-tokens": "all tokens of an example count",
-}
-"""A command, or a command and its flag, that left -> what to use instead."""
 
 COMMANDS: dict[str, type] = {
     name.lower(): getattr(jaxcontam, name) for name in jaxcontam.COMMANDS
@@ -144,7 +127,9 @@ def run_command(command: Callable[[], object], *, name: str = "jaxcontam") -> in
         return EXIT_DONE
     except MemoryError as e:
         print(f"{name}: error: memory ran out ({first_line(e)})", file=sys.stderr)
-        print("  hint: fewer examples need less: --limit N", file=sys.stderr)
+        print(
+            "  hint: fewer examples need less: --limit or --sample N", file=sys.stderr
+        )
         return EXIT_PARTIAL
     except OSError as e:
         if e.errno not in _REFUSALS:
@@ -232,32 +217,45 @@ def _describe_flags(command: type) -> None:
             for param in docstring_parser.parse_from_object(owner).params
         }
         for name in kinds.keys() & fields.keys() & words.keys():
-            default = fields[name].default
+            default, metavar = fields[name].default, None
             hint = None
-            if default in (None, (), "") or default is False:
+            if is_positional(fields[name]) and "tuple" in str(fields[name].type):
+                metavar, hint = f"{name.upper()} ...", "(required)"
+            elif default in (None, (), "") or default is False:
                 hint = ""
             elif default is dataclasses.MISSING:
                 hint = "(required)"
             elif isinstance(default, str) and not default.isprintable():
                 hint = f"(default: {default!r})"
-            about = tyro.conf.arg(help=words[name], help_behavior_hint=hint)
+            about = tyro.conf.arg(
+                help=words[name], help_behavior_hint=hint, metavar=metavar
+            )
             kinds[name] = Annotated[kinds[name], about]
         owner.__annotations__ = kinds
 
 
 def _refuse_unknown_flags(command: type, words: Sequence[str], prog: str) -> None:
-    known = set(flags_of(command))
+    known = flags_of(command)
     for flag in _flags_in(words):
-        if not {flag, flag.replace("--no-", "--", 1)} & known:
+        is_known = flag in known or flag.replace("--no-", "--", 1) in known
+        if not is_known or _new_flag(command, flag):
             raise _unknown_flag(command, flag, prog) from None
 
 
 def _unknown_flag(command: type, flag: str, prog: str) -> InputError:
-    place = f"{command.__name__.lower()} {flag}"
-    if place in GONE:
-        return InputError(f"there is no {flag} any more", hint=GONE[place])
+    if new := _new_flag(command, flag):
+        return gone(flag, new)
     hint = f"{nearest(flag, flags_of(command))}see {prog} --help"
     return InputError(f"unknown flag {flag!r}", hint=hint)
+
+
+def _new_flag(command: type, flag: str) -> str | None:
+    """What a command of ours has in place of a flag that left, if it has it."""
+    name, known = command.__name__.lower(), flags_of(command)
+    if COMMANDS.get(name) is not command or flag in known:
+        return None
+    new = new_flag(name, flag) or ""
+    return None if new.startswith("--") and new.split()[0] not in known else new
 
 
 def _refuse_repeated_flags(command: type, words: Sequence[str]) -> None:
@@ -280,29 +278,28 @@ def _run(words: list[str]) -> object:
         _print_help()
         return EXIT_DONE
     if words[0] in GONE:
-        raise InputError(f"there is no {words[0]} any more", hint=GONE[words[0]])
+        raise gone(words[0], GONE[words[0]])
     if words[0] not in COMMANDS:
         raise unknown_name("command", words[0], (*COMMANDS, "--version", "--help"))
     name, rest = words[0], words[1:]
     command = parse(COMMANDS[name], rest, prog=f"jaxcontam {name}")
     run = command.run
     with own_folder(name, command):
-        of_devices = isinstance(command, DeviceFlags)
-        is_shared = of_devices and (command.shard is not None or command.distributed)
+        is_shared = isinstance(command, DeviceFlags) and command.shard is not None
         return _run_share(command) if is_shared else run()
 
 
 def _run_share(command: Any) -> object:
     """Run a command of which each process scores a share; of a pod the first judges."""
-    with joined(command.distributed):
-        judges = command.distributed and is_first()
+    is_pod = command.shard == POD
+    with joined(is_pod):
+        judges = is_pod and is_first()
         try:
             return command.run()
         except ShareScored as e:
             print(e)
     if judges:
-        command = dataclasses.replace(command, distributed=False, shard=MERGE)
-        return command.run()
+        return dataclasses.replace(command, shard=MERGE).run()
     return None
 
 

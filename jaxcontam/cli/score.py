@@ -12,14 +12,15 @@ from jaxcontam.data.encoding import encode_texts
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
-from jaxcontam.reports.flags import ScoringFlags, TextFlags, open_for
+from jaxcontam.reports.flags import FirstTextsFlags, ScoringFlags, in_order, open_for
 from jaxcontam.reports.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.run_batches import finite_scores
 from jaxcontam.terminal import json_text, printable
 
 
+@in_order
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Score(ScoringFlags, TextFlags):
+class Score(ScoringFlags, FirstTextsFlags):
     """Score every token of each text: log-probability, and its mean and variance.
 
     Examples:
@@ -58,7 +59,6 @@ class Score(ScoringFlags, TextFlags):
         beside = self.out.with_name(self.out.name + ".store")
         scorer = model.make_scorer(
             store=self.store_in(beside),
-            batch_tokens=self.batch_tokens,
             moments=model.has_moments,
         )
 

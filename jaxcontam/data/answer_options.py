@@ -130,7 +130,7 @@ def read_items(
         name = "options" if options_field is None else repr(options_field)
         raise InputError(
             f"{benchmark.name}: example 1: no list of {name} ({has})",
-            hint="--options-field names the field, or several with commas: A,B,C,D",
+            hint="--fields options=NAME names the field, or options=A,B,C,D several",
         )
     known = [
         (number, row, raw, found)
@@ -148,7 +148,7 @@ def read_items(
                 raise InputError(
                     f"{benchmark.name}: example {number}: no field {answer_field!r} "
                     f"(it has: {', '.join(row)})",
-                    hint="--answer-field must name a field of every record",
+                    hint="--fields answer=NAME must name a field of every record",
                 )
     hidden = hidden_fields([(row, found) for _, row, _, found in known], answer)
     first = first_number([(row, found) for _, row, _, found in known], answer)
@@ -227,7 +227,7 @@ def _template_parts(
             continue
         if field in hidden:
             raise InputError(
-                f"--template {template!r}: {field!r} names a place among the options",
+                f"--text {template!r}: {field!r} names a place among the options",
                 hint="leave it out: in another order it would name another option",
             )
         if field in own:
@@ -239,7 +239,7 @@ def _template_parts(
             parts.append(text_of_field(field, row, where))
     if {part for part in parts if isinstance(part, int)} != set(range(len(paths))):
         raise InputError(
-            f"--template {template!r}: some options are missing",
+            f"--text {template!r}: some options are missing",
             hint="{options} stands for lines A. ..., B. ...",
         )
     return tuple(options), tuple(part for part in parts if part != "")

@@ -4,10 +4,11 @@ import dataclasses
 import string
 from collections.abc import Collection, Mapping, Sequence
 
-from jaxcontam.arguments import check_fields
+from jaxcontam.arguments import NamedFields, check_fields
 from jaxcontam.data.answer_options import Item, field_path, option_paths, read_items
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.templates import (
+    RecordText,
     is_missing,
     template_pieces,
     text_of_field,
@@ -50,29 +51,26 @@ class Question:
 
 # No slots: the command joins these fields to its own.
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuestionFields:
+class QuestionFields(NamedFields, RecordText):
     r"""Where a record has what; the fields are flags of `jaxcontam inflation`.
 
     Without a template a record is read as `Question: {question}\nAnswer:`, or as the
     text that is to be continued; without an id it is known by its number in the file.
     """
 
-    template: str | None = None
-    r"""Text before an answer, such as "Q: {question}\nA:"; {options} lists them
-    and asks for the letter."""
-    options_field: str | None = None
-    """Field of the options, or several with commas (default: common names)."""
-    answer_field: str | None = None
-    """Field of the right option or answer (default: common names)."""
-    id_field: str | None = None
-    """Field that a rewrite shares with its original (default: common names)."""
-    group_field: str | None = None
-    """Field whose equal values name items that belong together, such as those of one
-    passage: they are drawn together."""
+    roles = ("options", "answer", "id", "document")
+    text: str | None = None
+    r"""Text before an answer: a field, or a template such as "Q: {question}\nA:";
+    {options} lists them and asks for the letter."""
+    fields: tuple[str, ...] = ()
+    """Names of fields, if not common ones: options=A,B,C,D (or one that lists them),
+    answer=NAME, id=NAME, which a rewrite shares with its original, and
+    document=NAME: items with equal values of it are drawn together."""
 
     def __post_init__(self) -> None:
         """Refuse fields of another kind."""
         check_fields(self)
+        self.named("id")
 
 
 def read_questions(
@@ -82,12 +80,13 @@ def read_questions(
 
     The benchmark is loaded without a template; `grouped` reads the field of groups.
     """
-    template, answer_field = wanted.template, wanted.answer_field
-    options_field = wanted.options_field
-    ids = _ids(benchmark, wanted.id_field)
+    template, answer_field = wanted.template, wanted.named("answer")
+    options_field = wanted.named("options")
+    ids = _ids(benchmark, wanted.named("id"))
     groups: list[object] = [None] * len(benchmark)
-    if grouped and wanted.group_field is not None:
-        groups = benchmark.groups(wanted.group_field)
+    document = wanted.named("document")
+    if grouped and document is not None:
+        groups = benchmark.groups(document, flag=f"--fields document={document}")
     has_options = any(option_paths(row, options_field) for row in benchmark.rows)
     if has_options or options_field is not None:
         items = read_items(
@@ -104,7 +103,7 @@ def read_questions(
     for number, row in enumerate(benchmark.rows, 1):
         where = f"{benchmark.name}: example {number}"
         names = _ANSWERS if answer_field is None else (answer_field,)
-        name, value = _first(row, names, where, "answer", "--answer-field")
+        name, value = _first(row, names, where, "answer", "--fields answer=NAME")
         prompt = _prompt(template, row, where, {name}, None)
         written = _written(value)
         if not any(written):
@@ -116,11 +115,11 @@ def read_questions(
 
 def item_fields(benchmark: Benchmark, wanted: QuestionFields) -> set[str]:
     """Fields that hold a question, its options, its answer, or what it is called."""
-    named = (wanted.answer_field, wanted.id_field)
+    named = (wanted.named("answer"), wanted.named("id"))
     paths = [
         path
         for row in benchmark.rows
-        for path in option_paths(row, wanted.options_field)
+        for path in option_paths(row, wanted.named("options"))
     ]
     return {
         *_ASKED,
@@ -137,7 +136,8 @@ def _choice(
     where = f"{benchmark.name}: example {item.number}"
     if item.answer is None:
         raise InputError(
-            f"{where}: no field tells the right option", hint=f"--answer-field {_NAMES}"
+            f"{where}: no field tells the right option",
+            hint=f"--fields answer=NAME {_NAMES}",
         )
     row = benchmark.rows[item.number - 1]
     letters = string.ascii_uppercase[: len(item.options)]
@@ -158,14 +158,14 @@ def _prompt(
     """Text that is read before the answer."""
     if template is None:
         known = (*_ASKED, *_CONTINUED)
-        name, value = _first(row, known, where, "question", "--template")
+        name, value = _first(row, known, where, "question", "--text TEMPLATE")
         return str(value) if name in _CONTINUED else f"Question: {value}\nAnswer:"
     parts = []
     for literal, field in template_pieces(template):
         parts.append(literal)
         if field in hidden:
             raise InputError(
-                f"--template {template!r}: {field!r} is the answer",
+                f"--text {template!r}: {field!r} is the answer",
                 hint="leave it out: it is what is asked for",
             )
         if field == "options" and options is not None:
@@ -205,5 +205,5 @@ def _ids(benchmark: Benchmark, field: str | None) -> list[str]:
         if all(not is_missing((row or {}).get(name)) for row in benchmark.rows):
             return [str(row[name]) for row in benchmark.rows if row is not None]
     if field is not None:
-        benchmark.groups(field, flag="--id-field")
+        benchmark.groups(field, flag="--fields id=NAME")
     return [str(number) for number in range(1, len(benchmark) + 1)]

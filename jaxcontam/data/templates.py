@@ -5,6 +5,7 @@ stays as published.
 """
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -22,7 +23,27 @@ _DECODER = json.JSONDecoder()
 
 
 _PLACES = "write {question}, {data.question} or {choices[0]}; {{ and }} are braces"
+_BRACE = re.compile("[{}]")
 _STEPS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordText:
+    """Which text a record gives."""
+
+    text: str | None = None
+    r"""Field that is the text, or a template of fields in braces, such as
+    "Question: {question}\nAnswer: {answer}" (default: the raw line)."""
+
+    @property
+    def template(self) -> str | None:
+        """The text, if it has braces."""
+        return self.text if self.text is not None and _BRACE.search(self.text) else None
+
+    @property
+    def text_field(self) -> str | None:
+        """The text, if it names a field."""
+        return None if self.template is not None else self.text
 
 
 def fill_template(template: str, row: Mapping[str, object] | None, where: str) -> str:
@@ -43,12 +64,12 @@ def check_template(template: str | None, text_field: str | None) -> None:
     if template is None:
         return
     if text_field is not None:
-        raise InputError("--template and --text-field exclude each other")
+        raise InputError("--text: a template and a field exclude each other")
     if any(field is not None for _, field in template_pieces(template)):
         return
     doubled = "{{" in template
     raise InputError(
-        f"--template {template!r}: names no field, so all examples would be equal",
+        f"--text {template!r}: names no field, so all examples would be equal",
         hint="{{ and }} are literal braces: write one of each, as in {question}"
         if doubled
         else _PLACES,
@@ -60,11 +81,11 @@ def template_pieces(template: str) -> list[tuple[str, str | None]]:
     try:
         pieces = list(string.Formatter().parse(typed_newlines(template)))
     except ValueError as e:
-        raise InputError(f"--template {template!r}: {e}", hint=_PLACES) from e
+        raise InputError(f"--text {template!r}: {e}", hint=_PLACES) from e
     for _, field, spec, conversion in pieces:
         if spec or conversion:
             raise InputError(
-                f"--template {template!r}: {field!r} has a format", hint=_PLACES
+                f"--text {template!r}: {field!r} has a format", hint=_PLACES
             )
     return [(literal, field) for literal, field, _, _ in pieces]
 
@@ -114,7 +135,7 @@ def text_if_any(field: str, row: Mapping[str, object] | None, where: str) -> str
     if row is None:
         raise InputError(
             f"{where}: no field {field!r} (the example is plain text)",
-            hint="leave out --template and --text-field to use the whole line",
+            hint="leave out --text to use the whole line",
         )
     value = row[field] if field in row else _value_inside(field, row, where)
     if is_missing(value):

@@ -34,6 +34,7 @@ from jaxcontam.reports.flags import (
     ScoringFlags,
     TextFlags,
     flags_of,
+    in_order,
     open_for,
     runs_here,
 )
@@ -51,6 +52,7 @@ _PRINTED = 20
 _SHORT = {"p, permuted labels": "p", "gain over blind (95 %)": "gain over\nblind"}
 
 
+@in_order
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Membership(MembershipDesign, ScoringFlags, TextFlags, ReportFlags):
     """Say which texts a model saw, by scores that are judged against known texts.
@@ -104,7 +106,7 @@ class Membership(MembershipDesign, ScoringFlags, TextFlags, ReportFlags):
         inputs = inputs_of(self, opened, reference, kept=out)
         plan = plan_membership(self, run, chosen, model, inputs)
         if self.dry_run:
-            print(dry_run_words(plan, self.api_options.limits))
+            print(dry_run_words(plan, self.limits))
             return None
         words = [self.model] if self.texts is None else [self.model, self.texts]
         with progress_bar("scoring texts") as progress:
@@ -129,7 +131,7 @@ class Membership(MembershipDesign, ScoringFlags, TextFlags, ReportFlags):
         from jaxcontam.members.passes import text_model
 
         store = self.store_of(model, out)
-        return text_model(model, store=store, batch_tokens=self.batch_tokens)
+        return text_model(model, store=store)
 
 
 def print_membership(report: Report, console: Terminal) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.arguments import check_fields, check_seed
+from jaxcontam.arguments import NamedFields, check_fields, check_seed, with_settings
 from jaxcontam.errors import InputError
 from jaxcontam.reports.flags import TextFlags, check_positive
 
@@ -14,17 +14,20 @@ Source = str | Path | Sequence[str]
 
 AUTO, ALL = "auto", "all"
 """Words of `--scores`: those of one pass or two, and all that can be had."""
+OF_CORPUS, OF_MASKED = "dc_pdd", "neighbourhood"
+"""Scores that take a file or a folder."""
 
 
 # No slots: the command joins these fields to those of devices.
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MembershipDesign(TextFlags):
+class MembershipDesign(TextFlags, NamedFields):
     """Texts, scores and rates of a run; the fields are flags of `membership`.
 
     Raises:
         InputError: If fields exclude each other or are out of range; names the flag.
     """
 
+    roles = ("member", "document")
     seed: int = 0
     """Seeds every draw: folds, resamples, samples."""
     texts: Source | None = None
@@ -34,29 +37,30 @@ class MembershipDesign(TextFlags):
     """Texts that are known to have been seen."""
     nonmembers: Source | None = None
     """Texts that cannot have been seen, of the same kind."""
-    label_field: str | None = None
-    """Field of 1 for members, 0 for others (default: label beside input or snippet)."""
-    document_field: str | None = None
-    """Field that names the document a text was cut from; its texts count as one, and
-    beside known documents of both kinds it has a rate."""
+    text: str | None = None
+    r"""Field that is the text, or a template of fields in braces, such as
+    "Q: {question} A: {answer}" (default: fields of WikiMIA and BookMIA, else the raw
+    line)."""
+    fields: tuple[str, ...] = ()
+    """Names of fields: member=NAME, 1 for members and 0 for others (default: label
+    beside input or snippet); document=NAME, what the document is called that a text was
+    cut from: its texts count as one, and beside known documents of both kinds it has a
+    rate."""
     length: int | None = None
     """Cut each text to its first N words; words of a folder's snippets (else 512)."""
-    limit: int | None = None
+    sample: int | None = None
     """Take N records of each file, drawn by what they hold; snippets of each file of a
     folder (else 100)."""
     scores: tuple[str, ...] = (AUTO,)
-    """Names of scores, blanks or commas between; or auto (one pass or two), or all."""
-    primary: str | None = None
-    """The score that decides (default: min_k, or the first); choose it beforehand."""
+    """Names of scores, blanks or commas between, or auto (one pass or two), or all. The
+    first that is named decides, else min_k: choose it beforehand. dc_pdd:FILE reads
+    token frequencies of text files; neighbourhood:FOLDER takes neighbours of a masked
+    language model (default: edits of words)."""
     k: float = 20.0
     """Percentage of least likely tokens that the Min-K% family keeps."""
     reference: Any = None
     """Model that saw neither side; without one the verdict is at
     most `may rank higher`."""
-    corpus: tuple[Path, ...] = ()
-    """Text files whose token frequencies the score `dc_pdd` reads."""
-    masked_lm: Path | None = None
-    """Folder of a masked language model for neighbours (default: edits of words)."""
     fpr: tuple[float, ...] = (0.05, 0.01)
     """False-positive rates at which to say how many members are found."""
 
@@ -64,7 +68,8 @@ class MembershipDesign(TextFlags):
         check_fields(self)
         super().__post_init__()
         check_seed(self.seed)
-        check_positive(self, "length")
+        check_positive(self, "length", "sample")
+        self.named("member")
         if not 0 < self.k <= 100:
             raise InputError(f"--k must be above 0 and at most 100, got {self.k:g}")
         if len(set(self.fpr)) < len(self.fpr):
@@ -72,9 +77,12 @@ class MembershipDesign(TextFlags):
         for rate in self.fpr:
             if not 0 < rate < 1:
                 raise InputError(f"--fpr must lie between 0 and 1, got {rate:g}")
+        for name, setting in with_settings(self.scores):
+            if setting is not None and name not in (OF_CORPUS, OF_MASKED):
+                raise InputError(f"--scores {name}:{setting}: {name} takes no file")
         if self.masked_lm is not None and not self.masked_lm.is_dir():
             raise InputError(
-                f"--masked-lm {self.masked_lm}: no such folder",
+                f"--scores {OF_MASKED}:{self.masked_lm}: no such folder",
                 hint="a folder with config.json, model.safetensors and tokenizer.json",
             )
         if self.texts is None and (self.members is None or self.nonmembers is None):
@@ -87,8 +95,27 @@ class MembershipDesign(TextFlags):
                 "--members without --nonmembers",
                 hint="members are compared with texts that cannot have been seen",
             )
-        if self.label_field is not None and self.nonmembers is not None:
+        if self.named("member") is not None and self.nonmembers is not None:
             raise InputError(
-                "--label-field and --nonmembers contradict each other",
+                "--fields member=NAME and --nonmembers contradict each other",
                 hint="labels stand in one file, or two files are the two sides",
             )
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """Names after `--scores`, auto and all among them."""
+        return tuple(name for name, _ in with_settings(self.scores))
+
+    @property
+    def corpus(self) -> tuple[Path, ...]:
+        """Text files whose tokens are counted."""
+        return self._settings(OF_CORPUS)
+
+    @property
+    def masked_lm(self) -> Path | None:
+        """Folder of a masked language model."""
+        return next(iter(self._settings(OF_MASKED)), None)
+
+    def _settings(self, score: str) -> tuple[Path, ...]:
+        found = with_settings(self.scores)
+        return tuple(Path(one) for name, one in found if name == score and one)

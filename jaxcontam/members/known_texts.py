@@ -6,7 +6,7 @@ Formats that are recognised by their fields, unless flags name others:
     BookMIA   snippet, label; the snippets of one book_id (or book) are a cluster
     others    texts as a whole where the caller allows it, as `load_benchmark` reads
               them, else text; a field `label` is often the class of a task there, and
-              says who is a member only where --label-field names it
+              says who is a member only where --fields member=NAME does
 
 A label of 1 says member. A row without a known label is kept, as unknown. Records that
 have none of these fields, and may be no texts as a whole, are refused.
@@ -190,21 +190,21 @@ def read_texts(asked: MembershipDesign) -> RunTexts:
             found = tuple(source)
             rows = (None,) * len(found)
             given = LabelledTexts(name="texts", texts=found, rows=rows)
-            return given.drawn(asked.limit)
+            return given.drawn(asked.sample)
         if (folder := Path(source)).is_dir():
-            n, length = asked.limit or N_SNIPPETS, asked.length or SNIPPET_WORDS
+            n, length = asked.sample or N_SNIPPETS, asked.length or SNIPPET_WORDS
             return load_snippets(folder, n_snippets=n, n_words=length, seed=asked.seed)
         return load_labelled(
             source,
             template=asked.template,
             text_field=asked.text_field,
-            label_field=asked.label_field if with_labels else None,
-            cluster_field=asked.document_field,
+            label_field=asked.named("member") if with_labels else None,
+            cluster_field=asked.named("document"),
             length=asked.length,
             with_labels=with_labels,
             allow_whole_rows=True,
             no_header=asked.no_header,
-        ).drawn(asked.limit)
+        ).drawn(asked.sample)
 
     if asked.nonmembers is None:
         assert asked.texts is not None
@@ -255,13 +255,14 @@ def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> R
         said = " and ".join(f"{field} in {name}" for field, name in fields.items())
         raise InputError(
             f"the text is {said}: two fields may hold two kinds of text",
-            hint="name one that both files have with --text-field, or rename one",
+            hint="name one that both files have with --text, or rename one",
         )
     warnings = [words for part, _ in parts for words in _how_read(part, length)]
     if len(parts) == 1 and has_field(parts[0][0].rows, LABEL_FIELD):
         warnings.append(
             f"the field '{LABEL_FIELD}' of {parts[0][0].name} is not read: "
-            f"--label-field {LABEL_FIELD} takes it for members (1) and non-members (0)"
+            f"--fields member={LABEL_FIELD} takes it for members (1) and non-members "
+            "(0)"
         )
     clusters: tuple[str, ...] | None = None
     if any(part.clusters is not None for part, _ in parts):
@@ -271,7 +272,7 @@ def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> R
             warnings.append(
                 f"{n} names of documents stand in more than one file and are taken for "
                 "a document each; where texts of one document stand in two, no p-value "
-                "holds: leave --document-field out if each text was put there by lot"
+                "holds: leave document= out if each text was put there by lot"
             )
         is_told = n > 0 or any(part.clusters is None for part, _ in parts)
         clusters = tuple(
@@ -295,7 +296,7 @@ def _how_read(texts: LabelledTexts, length: int | None) -> list[str]:
     if texts.whole_rows:
         found.append(
             f"{texts.name}: each row is a text as it stands, as in audit (it has: "
-            f"{_names(texts)}); --text-field or --template chooses"
+            f"{_names(texts)}); --text chooses"
         )
     if length is not None and texts.n_short:
         found.append(
@@ -366,11 +367,11 @@ def load_labelled(
         texts.append(text)
         kept.append(i)
         if cluster_field is not None:
-            cluster = _value(cluster_field, row, where, "--document-field")
+            cluster = _value(cluster_field, row, where, "--fields document=NAME")
             if is_missing(cluster):
                 raise InputError(
                     f"{where}: field {cluster_field!r} is null",
-                    hint="--document-field must name a field of every row",
+                    hint="--fields document=NAME must name a field of every row",
                 )
             clusters.append(str(cluster))
     left_out = file.left_out + null_words(len(rows) - len(kept), text_field)
@@ -396,7 +397,7 @@ def load_labelled(
 def labels_of(rows: Sequence[Row], field: str, name: str) -> tuple[bool | None, ...]:
     """(N,) True for a member, None where a row says nothing or lacks the field."""
     if not has_field(rows, field):
-        _value(field, rows[0], f"{name}: row 1", "--label-field")
+        _value(field, rows[0], f"{name}: row 1", "--fields member=NAME")
     return tuple(
         parse_label((row or {}).get(field), f"{name}: row {number}")
         for number, row in enumerate(rows, 1)
@@ -421,7 +422,7 @@ def parse_label(value: object, where: str) -> bool | None:
     raise InputError(
         f"{where}: label {value!r} is neither member nor non-member",
         hint="labels are 1 or 0, true or false, member or nonmember; "
-        "--label-field names their field",
+        "--fields member=NAME names their field",
     )
 
 
@@ -435,10 +436,10 @@ def _check_text_field(found: str | None, rows: Sequence[Row], name: str) -> None
         record = next(row for row in rows if row is not None)
         raise InputError(
             f"{name}: which field is the text? (it has: {', '.join(record)})",
-            hint="name it with --text-field",
+            hint="name it with --text",
         )
     for number, row in enumerate(rows, 1):
-        _value(found, row, f"{name}: row {number}", "--text-field")
+        _value(found, row, f"{name}: row {number}", "--text")
 
 
 def _recognised(names: Sequence[str], rows: Sequence[Row]) -> str | None:
@@ -557,7 +558,7 @@ def check_sides(run: RunTexts, left_out_N: np.ndarray | None = None) -> None:
         raise InputError(
             f"{run.name}: {len(split)} documents hold non-members and other texts, "
             f"such as {split[0]!r}",
-            hint="documents are compared as a whole; leave --document-field out where "
+            hint="documents are compared as a whole; leave document= out where "
             "each text was given its label by lot",
         )
     for role, sides in ((MEMBER, LABELLED), (TEXT, ASKED)):
@@ -597,7 +598,7 @@ def choose(
 
     `available` is what the model can be read for; flags name other readings.
     """
-    names = tuple(part for word in asked.scores for part in word.split(",") if part)
+    names = asked.score_names
     has_company = draw_company(run, np.zeros(len(run.texts), bool), seed=asked.seed)
     had: dict[Reading, object] = {
         "reference": asked.reference is not None,
@@ -608,7 +609,7 @@ def choose(
     readings: set[Reading] = {"lowercase", "neighbours", *available}
     readings |= {reading for reading, is_had in had.items() if is_had}
     methods = _methods(names, readings, asked.k / 100, sweep=sweep_k)
-    primary = _primary(asked.primary, methods, asked.k / 100)
+    primary = _primary(names[0], methods, asked.k / 100)
     if sweep_k and not (run.with_role(MEMBER).any() and run.with_role(NONMEMBER).any()):
         raise InputError(
             "sweep_k needs members and non-members",
@@ -630,7 +631,7 @@ def choose(
         methods=tuple(methods),
         primary=primary,
         shots=shots,
-        named=frozenset({*names, asked.primary or ""}),
+        named=frozenset(names),
         notes=notes,
     )
 
@@ -662,18 +663,13 @@ def _methods(
     return [*chosen, *swept] if sweep else chosen
 
 
-def _primary(name: str | None, methods: Sequence[ScoreMethod], fraction: float) -> str:
+def _primary(first: str, methods: Sequence[ScoreMethod], fraction: float) -> str:
+    """The score that is named first; min_k where none is, if it is there."""
     names = [method.name for method in methods]
-    min_k = min_k_at(fraction).name
-    if name is None:
+    if first in (AUTO, ALL):
+        min_k = min_k_at(fraction).name
         return min_k if min_k in names else names[0]
-    wanted = AT_K[name](fraction).name if name in AT_K else name
-    if wanted not in names:
-        raise InputError(
-            f"--primary {name} is not among the scores ({', '.join(names)})",
-            hint="name it after --scores, too, or choose one of these",
-        )
-    return wanted
+    return AT_K[first](fraction).name if first in AT_K else first
 
 
 def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarray:

@@ -375,7 +375,7 @@ def _check_inputs(
     if inputs.reference is None:
         missing["reference"] = "a reference model", "--reference MODEL names one"
     if inputs.corpus_counts is None:
-        missing["corpus"] = "token counts of a corpus", "--corpus FILE names one"
+        missing["corpus"] = "token counts of a corpus", "--scores dc_pdd:FILE names one"
     if model.model.checkpoint is None:
         missing["gradients"] = "the weights of the model", directory
     if model.plain.pairs is None:

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from jaxcontam.amounts import counted, duration_words
-from jaxcontam.arguments import Dtype, public, store_folder
+from jaxcontam.arguments import Dtype, public, store_folder, unknown_argument
 from jaxcontam.data.corpus import CorpusFile, Fault, list_corpus, read_documents
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.errors import InputError
 from jaxcontam.members.design import MembershipDesign, Source
 from jaxcontam.members.judging import judged
 from jaxcontam.members.kind import text_rows
@@ -167,10 +167,8 @@ def membership(
     neighbours: Callable[[str, int, int], list[str]] = edited,
     n_neighbours: int = 10,
     shots: int = 5,
-    fprs: Sequence[float] = MembershipDesign.fpr,
     convention: Literal["le", "lt"] = "le",
     dtype: Dtype = "float32",
-    batch_tokens: int | None = None,
     store: str | Path | None = None,
     progress: Progress | None = None,
     **design: Any,
@@ -195,16 +193,14 @@ def membership(
         neighbours: (text, n, seed) -> n texts that are nearly the same.
         n_neighbours: Neighbours of each text for `neighbourhood`.
         shots: Known texts in front of each, for `recall` and `con_recall`.
-        fprs: False-positive rates of the operating points.
         convention: Whether a rate may be reached (`le`) or must stay below (`lt`).
         dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
-        batch_tokens: Tokens of a batch on one device; None chooses by device.
         store: Folder in which scores are kept, so that another call resumes there;
             None keeps none.
         progress: Called with target tokens done and in all; None draws a bar where
             someone looks, in a terminal or a notebook.
         **design: Other fields of `MembershipDesign`, the flags of `jaxcontam
-            membership`: scores, primary, k, label_field, document_field, seed, ...
+            membership`: scores, k, text, fields, fpr, sample, seed, ...
 
     Raises:
         InputError: If texts or scores cannot be had, or too few texts have a score.
@@ -219,9 +215,9 @@ def membership(
         if name not in fields:
             *own, _ = inspect.signature(membership).parameters
             known = dict.fromkeys([*own, *fields])
-            raise unknown_name("argument of membership", name, [*known])
+            raise unknown_argument("membership", name, [*known])
     sources = dict(texts=texts, members=members, nonmembers=nonmembers)
-    others = {"fpr": tuple(fprs), "reference": reference, **design}
+    others = {"reference": reference, **design}
     asked = MembershipDesign(**sources, **others)
     for name, value in (("n_neighbours", n_neighbours), ("shots", shots)):
         if value < 1:
@@ -235,7 +231,6 @@ def membership(
         other = text_model(
             load(reference, tokenizer=tokenizer, dtype=dtype, beside=model),
             store=None if folder is None else folder / "reference",
-            batch_tokens=batch_tokens,
         )
     available: set[Reading] = set(WEIGHTS) if target.checkpoint is not None else set()
     if target.has_moments:
@@ -248,7 +243,7 @@ def membership(
         given["neighbours"] = neighbours
     chosen = choose(asked, run, available, sweep_k=sweep_k, n_shots=shots)
     inputs = dataclasses.replace(inputs_of(asked, target, other), **given)
-    own = text_model(target, store=folder, batch_tokens=batch_tokens)
+    own = text_model(target, store=folder)
     plan = plan_membership(asked, run, chosen, own, inputs)
     with default_bar(progress, "scoring texts") as told:
         return score_and_judge(
@@ -284,7 +279,7 @@ def _counted_tokens(
     """(V,) token counts of text files; those of the same files are kept in `out`."""
     if model.vocab_size is None:
         raise InputError(
-            "--corpus: its tokens are counted with the model's own tokenizer",
+            "dc_pdd: tokens of its files are counted with the model's own tokenizer",
             hint="--tokenizer DIR gives that of a served model",
         )
     files = [file for path in corpus for file in list_corpus(path, leave_out=out)[0]]

@@ -123,7 +123,8 @@ NEIGHBOURHOOD = ScoreMethod(
     name="neighbourhood",
     score=neighbourhood,
     reads=("neighbours",),
-    needs="log-probabilities; a masked model for better neighbours (--masked-lm)",
+    needs="log-probabilities; neighbours are better of a masked model "
+    "(neighbourhood:FOLDER)",
     cost="1 pass, and 1 for each neighbour",
     finds="texts known word for word",
     source="Mattern et al. 2023, arXiv:2305.18462",
@@ -432,7 +433,7 @@ DC_PDD = ScoreMethod(
     score=dc_pdd,
     reads=("corpus",),
     setting=f"a={BOUND:g}",
-    needs="log-probabilities; token counts of a corpus (--corpus)",
+    needs="log-probabilities; token counts of a corpus (dc_pdd:FILE)",
     cost="1 pass, and the corpus through the tokenizer once",
     finds="rare tokens that the model expects",
     source="Zhang et al. 2024, arXiv:2409.14781",

@@ -86,7 +86,7 @@ def plan_options(
         raise InputError(
             f"{benchmark.name}: example {lacking.number}: no field tells the right "
             "option",
-            hint="--answer-field names it; --fix-answer needs it",
+            hint="--fields answer=NAME names it; options:fixed needs it",
         )
     digest = options_digest(items)
     design = option_orders(items, seed, n_orders, fixed=fixed)
@@ -183,7 +183,7 @@ def _warnings(
     if not fixed and any(item.answer is None for item in items):
         warnings.append(
             "no field tells the right option, so its place could not be checked "
-            "(--answer-field)"
+            "(--fields answer=NAME)"
         )
     return tuple(warnings)
 
@@ -235,7 +235,7 @@ METHOD = VersionMethod(
         cures={
             "answer_place": (
                 "move only wrong options, so that each right one keeps its place",
-                "--fix-answer",
+                "fixed",
             )
         },
         otherwise="test the order of the file instead: its options are not in random "

@@ -62,11 +62,11 @@ def read_files(texts: Texts, design: AuditDesign) -> AuditFiles:
     benchmarks, items = [], {}
     for i, source in enumerate(sources):
         benchmark = _read(source, design)
-        if design.seed_file:
+        if design.seed_files:
             if isinstance(source, Benchmark):
-                raise InputError("--seed-file goes with a file that was released")
+                raise InputError("a seed file goes with a file that was released")
             sealed = check_release(
-                Path(source), design.seed_file[i], no_header=design.no_header
+                Path(source), design.seed_files[i], no_header=design.no_header
             )
             benchmark = dataclasses.replace(
                 benchmark, order_provenance=RELEASED, commitments=(sealed,)
@@ -163,10 +163,8 @@ def _sources(texts: Texts) -> list[str | Path | Benchmark]:
 
 def _read(source: str | Path | Benchmark, design: AuditDesign) -> Benchmark:
     if isinstance(source, Benchmark):
-        if design.template is not None or design.text_field is not None:
-            raise InputError(
-                "--template and --text-field go with files", hint="texts are texts"
-            )
+        if design.text is not None:
+            raise InputError("--text goes with files", hint="texts are texts")
         benchmark = dataclasses.replace(
             source, texts=source.texts[: design.limit], rows=source.rows[: design.limit]
         )
@@ -193,8 +191,8 @@ def _items(source: str | Path | Benchmark, design: AuditDesign) -> list[Item]:
         file = load_benchmark(file, limit=design.limit, no_header=design.no_header)
     return read_items(
         file,
-        options_field=design.options_field,
-        answer_field=design.answer_field,
+        options_field=design.named("options"),
+        answer_field=design.named("answer"),
         template=design.template,
     )
 

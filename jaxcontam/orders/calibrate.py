@@ -13,7 +13,12 @@ from jaxcontam.arguments import path_word
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples
 from jaxcontam.data.templates import typed_newlines
-from jaxcontam.orders.methods import DIRECTION, order_method
+from jaxcontam.orders.methods import (
+    DIRECTION,
+    AskedTest,
+    asked_tests,
+    order_method,
+)
 from jaxcontam.orders.order_test import PlannedTest, TestMethod, plan_test, score_test
 from jaxcontam.orders.sequences import OrderMethod
 from jaxcontam.progress import Progress, progress_after, progress_bar
@@ -22,12 +27,12 @@ from jaxcontam.proof.publish import report_name, shown
 from jaxcontam.proof.result import Evidence
 from jaxcontam.reports.archive import P_VALUES_NAME, archive_bytes
 from jaxcontam.reports.flags import (
+    FirstTextsFlags,
     ReportFlags,
     ScoringFlags,
-    TextFlags,
     check_positive,
     flags_of,
-    names_of,
+    in_order,
     open_for,
 )
 from jaxcontam.reports.methods import Words
@@ -342,8 +347,9 @@ _CHECK = (
 )
 
 
+@in_order
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Calibrate(ScoringFlags, TextFlags, ReportFlags):
+class Calibrate(ScoringFlags, FirstTextsFlags, ReportFlags):
     """Count how often a test rejects random orders of a file, as if published.
 
     Examples:
@@ -354,12 +360,11 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
     benchmark: Positional[Path]
     """File: .jsonl, .json, .csv, .tsv, .txt."""
     tests: str = DIRECTION.name
-    """Order tests, comma-separated; each fresh order costs what an audit costs."""
+    """Order tests, comma-separated; each fresh order costs what an audit costs. NAME:N
+    draws N random orders a stratum (default: as in audit)."""
     draws: int | None = None
     """Fresh orders of the file (default: 100 for direction and reversal, 20 for
     others); approximate tests relabel the columns of one."""
-    n_orders: int | None = None
-    """Random orders a stratum (default: as in audit)."""
     group_field: str | None = None
     """Permute only within equal values of this field."""
     separator: str = "\n"
@@ -369,14 +374,14 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "draws", "n_orders", "max_example_tokens")
-        for name in self.test_names:
-            order_method(name)
+        check_positive(self, "draws", "max_example_tokens")
+        for test in self.asked:
+            order_method(test.name)
 
     @property
-    def test_names(self) -> tuple[str, ...]:
+    def asked(self) -> tuple[AskedTest, ...]:
         """Tests to calibrate."""
-        return names_of(self.tests)
+        return asked_tests(self.tests.split(","))
 
     def run(self) -> dict:
         """Load, draw, score, count, write and print; returns the report."""
@@ -409,24 +414,24 @@ class Calibrate(ScoringFlags, TextFlags, ReportFlags):
                 f"{len(benchmark):,} examples, about {n * planned.n_targets:,} tokens"
             )
 
-        def calibrated(name: str) -> tuple[CalibrationResult, DrawnPValues]:
-            with progress_bar(name) as progress:
+        def calibrated(test: AskedTest) -> tuple[CalibrationResult, DrawnPValues]:
+            with progress_bar(test.name) as progress:
                 return calibrate_test(
                     benchmark,
                     encoded,
-                    order_method(name),
+                    order_method(test.name),
                     scorer,
                     prefix_id=model.prefix_id,
                     context=model.context,
                     seed=self.seed,
                     n_draws=self.draws,
-                    n_orders=self.n_orders,
+                    n_orders=test.n_orders,
                     group_field=self.group_field,
                     begun=announce,
                     progress=progress,
                 )
 
-        calls = (functools.partial(calibrated, name) for name in self.test_names)
+        calls = (functools.partial(calibrated, test) for test in self.asked)
         found = list(each_scored(calls))
         results, drawn = zip(*found, strict=True)
         report = watch.report(

@@ -47,7 +47,7 @@ def chat_texts(
         layout = read_chat_layout(folder)
     if layout.template is None:
         raise InputError(
-            f"--chat-template: {model.name} has no chat template",
+            f"--separator chat: {model.name} has no chat template",
             hint="name a model directory with one, or leave the flag out",
         )
     parts = [(text, "") if turn == "user" else ("", text) for text in benchmark.texts]
@@ -71,14 +71,14 @@ def chat_texts(
         written, again = written[::2], written[1::2]
         if any(text != written[0] for text in again):
             raise InputError(
-                f"--chat-template: the template of {model.name} reads the clock, which "
-                "went on between two examples",
+                f"--separator chat: the template of {model.name} reads the clock, "
+                "which went on between two examples",
                 hint="run it again if it was midnight; else leave the flag out",
             )
     for i, (texts, text) in enumerate(zip(parts, written, strict=True)):
         if not _stand_in_order(texts, text):
             raise InputError(
-                f"--chat-template: the template of {model.name} leaves out text of "
+                f"--separator chat: the template of {model.name} leaves out text of "
                 f"{benchmark.name}: example {i + 1}",
                 hint="put it into another turn, or leave the flag out",
             )
@@ -147,7 +147,7 @@ def _question_and_answer(
     )
     if asked is None or answer is None:
         raise InputError(
-            f"{place}: --chat-template both needs a question and an answer",
+            f"{place}: --separator chat:both needs a question and an answer",
             hint=f"fields such as {_QUESTIONS[0]!r} and {_ANSWERS[0]!r}; or take user",
         )
     return asked, answer

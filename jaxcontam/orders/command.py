@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from tyro.conf import Positional
 
 from jaxcontam.arguments import path_word
-from jaxcontam.errors import InputError
 from jaxcontam.orders.benchmarks import (
     HEAD,
     AuditFiles,
@@ -25,7 +24,14 @@ from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar, waiting_for
 from jaxcontam.proof.outcome import print_checks, print_outcome, print_unscored
 from jaxcontam.proof.publish import earlier_reports, report_name, shown
-from jaxcontam.reports.flags import ScoringFlags, flags_of, open_for
+from jaxcontam.reports.flags import (
+    ScoringFlags,
+    flags_of,
+    in_order,
+    open_for,
+    prices_of,
+    runs_here,
+)
 from jaxcontam.reports.page import looks_sentence
 from jaxcontam.reports.report import Stopwatch
 from jaxcontam.reports.report_files import make_folder
@@ -35,6 +41,7 @@ if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
 
 
+@in_order
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Audit(ScoringFlags, AuditDesign):
     """Test whether a model saw benchmarks in their published order.
@@ -58,12 +65,11 @@ class Audit(ScoringFlags, AuditDesign):
     out: Path | None = None
     """Folder for the report (default: runs/audit/MODEL-BENCHMARK-DIGEST, the digest of
     all that decides the result)."""
-    overwrite: bool = False
-    """Replace the report of another run in --out; scores and answers are kept."""
     dry_run: bool = False
     """Say what would be scored, how long it takes and what it could find; no scores."""
-    price_per_hour: float | None = None
-    """Price of the device an hour, for the cost in --dry-run."""
+    price: str | None = None
+    """For an api: model: price of a million tokens, IN,OUT: of prompts, and of answers.
+    For a model directory with --dry-run: price of a device's hour."""
     explain: bool = False
     """Print reasons, notes and next steps in full, as the report has them."""
     json: bool = False
@@ -72,13 +78,15 @@ class Audit(ScoringFlags, AuditDesign):
     def __post_init__(self) -> None:
         AuditDesign.__post_init__(self)
         ScoringFlags.__post_init__(self)
-        if self.price_per_hour is not None and not self.price_per_hour >= 0:
-            raise InputError(
-                f"--price-per-hour must be at least 0, got {self.price_per_hour}"
-            )
         self.check_files(len(self.benchmark))
         if self.reference is not None:
             self.check_reference()
+
+    @property
+    def hour_price(self) -> float | None:
+        """Price of a device's hour, for a dry run of a model directory."""
+        prices = prices_of(self.price) if self.dry_run and runs_here(self.model) else ()
+        return prices[0] if len(prices) == 1 else None
 
     def run(self) -> dict:
         """Load, plan, score, decide, write and print; the report, or an estimate."""
@@ -122,8 +130,8 @@ class Audit(ScoringFlags, AuditDesign):
                     target,
                     reference,
                     names=self.test_names,
-                    price_per_hour=self.price_per_hour,
-                    budget=self.api_options.limits,
+                    price_per_hour=self.hour_price,
+                    budget=self.limits,
                     as_json=self.json,
                 )
         elif self.dry_run:

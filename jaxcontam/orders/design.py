@@ -3,75 +3,76 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import tyro
+from typing import Any, cast, get_args
 
 from jaxcontam.arguments import (
+    NamedFields,
     check_fields,
     check_min_effect,
     check_names,
     check_seed,
-    flag_of,
     words_of,
 )
+from jaxcontam.data.templates import RecordText
 from jaxcontam.errors import InputError
+from jaxcontam.errors import check_names as check_known
 from jaxcontam.orders import answer_options
 from jaxcontam.orders.chat_turns import Turn
-from jaxcontam.orders.methods import ADJACENCY, DIRECTION, methods_to_score
+from jaxcontam.orders.methods import (
+    ADJACENCY,
+    DIRECTION,
+    AskedTest,
+    asked_tests,
+    methods_to_score,
+)
 from jaxcontam.proof.verdict import MIN_EFFECT
+from jaxcontam.reports.flags import check_positive
+
+RANDOM, ANYWAY = "random", "anyway"
+"""Words of `--order`; all others are seed files."""
 
 
 # No slots: the command joins these fields to those of devices.
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AuditDesign:
+class AuditDesign(NamedFields, RecordText):
     """Tests, orders and texts of an audit; the fields are flags of `jaxcontam audit`.
 
     Raises:
         InputError: If fields exclude each other or are out of range; names the flag.
     """
 
+    roles = ("options", "answer")
     tests: str | None = None
     """Order tests, comma-separated, the deciding one first (default: direction and
-    adjacency, which decides where the order is known to be random; see: methods)."""
-    shuffled: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """You know that the order that decides was drawn at random: of the rows (adjacency
-    decides), or where --tests options comes first of each item's options. The report
-    quotes you."""
-    score_anyway: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Also score files whose order fails its checks."""
-    n_orders: int | None = None
-    """Random orders a stratum (default: 9; permutation 99; sharded_t 49; options 3)."""
+    adjacency, which decides where the order is known to be random; see: methods).
+    NAME:N draws N random orders a stratum (default: 9; permutation 99; sharded_t 49;
+    options 3); options:fixed leaves right options in their places."""
+    order: tuple[str, ...] = ()
+    """What you know of the order. random: the one that decides was drawn at random, of
+    the rows, or where --tests options comes first of each item's options; the report
+    quotes you. A seed file of `jaxcontam release` for each benchmark, in their order.
+    anyway: also score files whose order fails its checks."""
     group_field: str | None = None
     """Permute only within equal values of this field."""
     block_field: str | None = None
     """Permute whole runs of equal values of this field, such as a shared passage."""
-    template: str | None = None
-    r"""Text of an example, such as "Question: {question}\nAnswer: {answer}"."""
-    text_field: str | None = None
-    """Field that is the text (default: the raw line)."""
-    no_header: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    text: str | None = None
+    r"""Field that is the text of an example, or a template of fields in braces, such as
+    "Question: {question}\nAnswer: {answer}" (default: the raw line)."""
+    no_header: bool = False
     """The first row of a .csv or .tsv file is an example, too; its columns are called
     column_1, column_2, ..."""
     separator: str = "\n"
-    """Text after each example, as in the training data."""
-    chat_template: Turn | None = None
-    """Read each example as the model's chat template writes it: as the user's turn, as
-    the assistant's, or its question and its answer as both."""
+    """Text after each example, as in the training data. chat:user or chat:assistant
+    read each as that turn of the model's chat template, chat:both its question and its
+    answer as both."""
     max_example_tokens: int | None = None
     """Cut longer examples, separator included."""
     limit: int | None = None
     """Take the first N examples, never a sample."""
-    options_field: str | None = None
-    """For --tests options: field of the options, or several: A,B,C,D (default: known
-    names)."""
-    answer_field: str | None = None
-    """For --tests options: field that tells the right option (default: known names)."""
-    fix_answer: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """For --tests options: right options keep their places, only wrong ones move."""
-    seed_file: tuple[Path, ...] = ()
-    """For files made by `jaxcontam release`: the secret seed of each, in their
-    order."""
+    fields: tuple[str, ...] = ()
+    """For --tests options, names of fields, if not common ones: options=A,B,C,D (or one
+    that lists them), answer=NAME, which tells the right option."""
     min_effect: float = MIN_EFFECT
     """Nats a boundary that `no evidence` must have been able to find."""
     seed: int = 0
@@ -79,17 +80,10 @@ class AuditDesign:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("n_orders", "max_example_tokens", "limit"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(
-                    f"{flag_of(name)} must be at least 1, got {value}",
-                    hint="9 is the default; each more costs one pass over the data"
-                    * (name == "n_orders"),
-                )
+        check_positive(self, "max_example_tokens", "limit")
         check_seed(self.seed)
         check_min_effect(self.min_effect)
-        methods_to_score(self.test_names)
+        _ = self.asked
         if self.group_field is not None and self.group_field == self.block_field:
             raise InputError(
                 "--group-field and --block-field name the same field",
@@ -98,39 +92,72 @@ class AuditDesign:
             )
         if self.block_field is not None and self.tests_options:
             raise InputError("--block-field does not go with --tests options")
-        if self.shuffled and self.seed_file and not self.decides_by_options:
+        if self.shuffled and self.seed_files and not self.decides_by_options:
             raise InputError(
-                "--shuffled and --seed-file exclude each other",
-                hint="a seed says more: drop --shuffled",
+                "--order random and a seed file exclude each other",
+                hint="a seed says more: drop random",
             )
-        for name in ("options_field", "answer_field", "fix_answer"):
-            if getattr(self, name) and not self.tests_options:
-                raise InputError(f"{flag_of(name)} goes with --tests options")
-        if self.chat_template is not None:
-            joins = self.separator != AuditDesign.separator or self.block_field
-            if joins or self.tests_options:
-                raise InputError(
-                    "--chat-template goes with no --separator, --block-field, or "
-                    "--tests options",
-                    hint="the template writes each example whole",
-                )
+        self.named("options")
+        if self.fields and not self.tests_options:
+            raise InputError("--fields goes with --tests options")
+        if self.chat_turn is not None and (self.block_field or self.tests_options):
+            raise InputError(
+                f"--separator {self.separator} goes with no --block-field or --tests "
+                "options",
+                hint="the template writes each example whole",
+            )
         if self.tests_options and self.text_field is not None:
             raise InputError(
-                "--text-field leaves no options to --tests options",
-                hint='use --template, such as "{question}\\n{options}"',
+                f"--text {self.text} leaves no options to --tests options",
+                hint='use a template, such as "{question}\\n{options}"',
             )
 
     @property
-    def test_names(self) -> tuple[str, ...]:
+    def asked(self) -> tuple[AskedTest, ...]:
         """Tests to run, the deciding one first."""
         if self.tests is None:
             names = (DIRECTION.name, ADJACENCY.name)
-            return names[::-1] if self.shuffled or self.seed_file else names
-        names = [name.strip() for name in self.tests.split(",")]
-        if ADJACENCY.name in names:
+            is_random = self.shuffled or self.seed_files
+            return asked_tests(names[::-1] if is_random else names)
+        found = asked_tests(self.tests.split(","))
+        names = [test.name for test in found]
+        if ADJACENCY.name in names and DIRECTION.name not in names:
             # Its pairs tell the direction, too.
-            names.append(DIRECTION.name)
-        return tuple(dict.fromkeys(names))
+            found += asked_tests([DIRECTION.name])
+        return found
+
+    @property
+    def test_names(self) -> tuple[str, ...]:
+        """Names of the tests to run."""
+        return tuple(test.name for test in self.asked)
+
+    def test(self, name: str) -> AskedTest:
+        """How one of them is run."""
+        return next(test for test in self.asked if test.name == name)
+
+    @property
+    def shuffled(self) -> bool:
+        """True if the user vouches for the order that decides."""
+        return RANDOM in self.order
+
+    @property
+    def score_anyway(self) -> bool:
+        """True if files are scored whose order fails its checks."""
+        return ANYWAY in self.order
+
+    @property
+    def seed_files(self) -> tuple[Path, ...]:
+        """The secret seed of each file that was released."""
+        return tuple(Path(word) for word in self.order if word not in (RANDOM, ANYWAY))
+
+    @property
+    def chat_turn(self) -> Turn | None:
+        """The turn as which each example is read; None for plain text."""
+        kind, _, turn = self.separator.partition(":")
+        if kind != "chat":
+            return None
+        check_known("turn of --separator", (turn,), get_args(Turn))
+        return cast(Turn, turn)
 
     @property
     def tests_options(self) -> bool:
@@ -156,10 +183,10 @@ class AuditDesign:
         """Refuse a number of files that the design does not fit."""
         if not n_files:
             raise InputError("no benchmark file", hint="name at least one")
-        if self.seed_file and len(self.seed_file) != n_files:
+        n_seeds = len(self.seed_files)
+        if n_seeds and n_seeds != n_files:
             raise InputError(
-                f"--seed-file names {len(self.seed_file)} files for "
-                f"{n_files} benchmarks",
+                f"--order names {n_seeds} seed files for {n_files} benchmarks",
                 hint="it takes one for each, in their order",
             )
 
@@ -174,15 +201,15 @@ class AuditDesign:
 
 
 def design_of(**fields: Any) -> AuditDesign:
-    """A design from keywords; `tests` may be a sequence, `seed_file` one path."""
-    check_names(AuditDesign, fields)
-    tests, seed_file = fields.get("tests"), fields.get("seed_file")
+    """A design from keywords; `tests` and `order` may be a word or several."""
+    check_names(AuditDesign, fields, "audit")
+    tests, order = fields.get("tests"), fields.get("order")
     if isinstance(tests, Sequence) and all(isinstance(one, str) for one in tests):
         fields["tests"] = tests if isinstance(tests, str) else ",".join(tests)
-    if isinstance(seed_file, str | Path):
-        seed_file = (seed_file,)
-    if isinstance(seed_file, Sequence):
-        fields["seed_file"] = tuple(
-            Path(one) if isinstance(one, str) else one for one in seed_file
+    if isinstance(order, str | Path):
+        order = (order,)
+    if isinstance(order, Sequence):
+        fields["order"] = tuple(
+            str(one) if isinstance(one, Path) else one for one in order
         )
     return AuditDesign(**fields)

@@ -32,12 +32,12 @@ class AuditedLM(JaxcontamLM):
         dtype: str = "float32",
         report: str | None = None,
         tests: str | None = None,
-        shuffled: bool = False,
+        order: str | None = None,
         reference: str | None = None,
         **others: Any,
     ):
         """Take flags of `audit`, and others of `JaxcontamLM`; `report` is a folder."""
-        design: dict[str, Any] = dict(tests=tests, shuffled=shuffled)
+        design: dict[str, Any] = dict(tests=tests, order=order.split() if order else ())
         design_of(**design)
         # The harness's decorator hides the class's own signature.
         super().__init__(pretrained, dtype, **others)  # pyright: ignore[reportCallIssue]

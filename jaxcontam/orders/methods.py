@@ -8,12 +8,12 @@ Dimension key
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxcontam.errors import check_names, unknown_name
+from jaxcontam.errors import InputError, check_names, unknown_name
 from jaxcontam.orders import answer_options
 from jaxcontam.orders.order_test import OrderFile, TestMethod
 from jaxcontam.orders.pairs import PairMethod
@@ -294,6 +294,52 @@ def methods_to_score(names: Sequence[str]) -> list[TestRow]:
     """Tests that names after `--tests` ask for."""
     check_names("test", names, _tests())
     return [_tests()[name] for name in names]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AskedTest:
+    """A test as `--tests NAME[:N][:fixed]` asks for it.
+
+    Attributes:
+        n_orders: Random orders a stratum; None takes the test's own number.
+        fixed: Right options keep their places.
+    """
+
+    name: str
+    n_orders: int | None = None
+    fixed: bool = False
+
+
+def asked_tests(
+    words: Sequence[str], *, known: Collection[str] | None = None
+) -> tuple[AskedTest, ...]:
+    """Tests that words after `--tests` ask for, each once."""
+    found: dict[str, AskedTest] = {}
+    for word in words:
+        name, *settings = (part.strip() for part in word.split(":"))
+        check_names("test", (name,), _tests() if known is None else known)
+        own, is_options = (
+            _tests()[name].default_orders,
+            name == answer_options.METHOD.name,
+        )
+        has_number = own not in (None, 1)
+        n, fixed = None, False
+        for setting in settings:
+            if setting == "fixed" and is_options:
+                fixed = True
+            elif has_number and setting.isdecimal() and int(setting) > 0:
+                n = int(setting)
+            else:
+                takes = "a number of orders, at least 1" if has_number else "no number"
+                raise InputError(
+                    f"--tests {word.strip()}: {name} takes {takes}"
+                    + ", and the word fixed" * is_options,
+                    hint=f"{own} is its own; each more costs one pass over the data"
+                    if has_number
+                    else "leave it out",
+                )
+        found.setdefault(name, AskedTest(name, n, fixed))
+    return tuple(found.values())
 
 
 def order_method(name: str) -> TestMethod:

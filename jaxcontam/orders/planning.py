@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jaxcontam.amounts import amount
-from jaxcontam.errors import InputError, check_names
-from jaxcontam.orders.methods import ADJACENCY
+from jaxcontam.errors import InputError
+from jaxcontam.orders.methods import ADJACENCY, AskedTest, asked_tests
 from jaxcontam.orders.power_designs import (
     PLANNED,
     FilePlan,
@@ -21,7 +21,7 @@ from jaxcontam.orders.power_designs import (
 )
 from jaxcontam.proof.outcome import bare_table, first_that_fits
 from jaxcontam.proof.result import OrderResult
-from jaxcontam.reports.flags import check_positive, flag_of, names_of
+from jaxcontam.reports.flags import check_positive, flag_of
 from jaxcontam.reports.report_files import REPORT_NAME, read_report
 from jaxcontam.stats.power import detectable_effect, power, sd_from, smallest_enough
 from jaxcontam.terminal import Terminal
@@ -133,7 +133,7 @@ class Plan:
     each of its tests (pairs have about half that of whole orders)."""
     pilot: Path | None = None
     """Folder of a finished report, whose effect, spread and speed are taken."""
-    benchmark: str | None = None
+    pilot_benchmark: str | None = None
     """Benchmark of the pilot, if it has several."""
     examples: int | None = None
     """Examples at hand (default: the pilot's; without one, what is needed)."""
@@ -146,16 +146,15 @@ class Plan:
     level: float = 0.001
     """p-value that counts as found."""
     tests: str = ",".join(PLANNED)
-    """Order tests, comma-separated."""
-    n_orders: int | None = None
-    """Random orders a stratum (default: as in audit)."""
+    """Order tests, comma-separated; NAME:N has N random orders a stratum (default: as
+    in audit)."""
     tokens_per_second: float | None = None
     """Speed of scoring (default: the pilot's)."""
     json: bool = False
     """Print the plan as JSON."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "examples", "n_orders", "context")
+        check_positive(self, "examples", "context")
         for name in ("sd", "example_tokens", "tokens_per_second", "effect"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
@@ -170,18 +169,18 @@ class Plan:
                 "a plan needs --effect and --sd, or --pilot",
                 hint="a small reference model had an sd of 0.5 to 19 nats a boundary",
             )
-        if self.pilot is None and self.benchmark is not None:
-            raise InputError("--benchmark chooses within a --pilot, and there is none")
-        check_names("test", self.test_names, PLANNED)
+        if self.pilot is None and self.pilot_benchmark is not None:
+            raise InputError("--pilot-benchmark goes with --pilot")
+        _ = self.asked
 
     @property
-    def test_names(self) -> tuple[str, ...]:
+    def asked(self) -> tuple[AskedTest, ...]:
         """Tests to plan."""
-        return names_of(self.tests)
+        return asked_tests(self.tests.split(","), known=PLANNED)
 
     def run(self) -> PlanResult:
         """Plan and print; returns the plan."""
-        pilot = None if self.pilot is None else read_pilot(self.pilot, self.benchmark)
+        pilot = self.pilot and read_pilot(self.pilot, self.pilot_benchmark)
         effect = self.effect if pilot is None else self.effect or pilot.effect
         assert effect is not None
         if effect <= 0:
@@ -200,9 +199,10 @@ class Plan:
             symmetry=pilot.symmetry if pilot else 0.0,
         )
         examples = self.examples or (pilot and pilot.n_examples)
-        sd = dict.fromkeys(self.test_names, self.sd or 0.0)
+        names = [test.name for test in self.asked]
+        sd = dict.fromkeys(names, self.sd or 0.0)
         if self.sd is None and pilot is not None:
-            sd = {name: pilot.sd[pilot.spread_of(name)] for name in self.test_names}
+            sd = {name: pilot.sd[pilot.spread_of(name)] for name in names}
         found = PlanResult(
             effect=effect,
             sd=sd,
@@ -212,8 +212,8 @@ class Plan:
             context=file.context,
             tokens_per_second=speed,
             tests=tuple(
-                self._plan(name, file, examples, effect, sd[name], speed)
-                for name in self.test_names
+                self._plan(test, file, examples, effect, sd[test.name], speed)
+                for test in self.asked
             ),
         )
         if self.json:
@@ -224,26 +224,28 @@ class Plan:
 
     def _plan(
         self,
-        name: str,
+        test: AskedTest,
         file: FilePlan,
         examples: int | None,
         effect: float,
         sd: float,
         speed: float | None,
     ) -> TestPlan:
+        name = test.name
+
         def power_of(n: int, m: int | None) -> float:
             size = dataclasses.replace(file, n_examples=n)
             return power(power_design(name, size, m), effect, sd, level=self.level)
 
         fewest = fewest_examples(name)
         needed = smallest_enough(
-            lambda n: power_of(n, self.n_orders), self.power, smallest=fewest
+            lambda n: power_of(n, test.n_orders), self.power, smallest=fewest
         )
         n = examples or needed
         if n is None or n < fewest:
             return TestPlan(method=name, examples_needed=needed, n_examples=n)
         here = dataclasses.replace(file, n_examples=n)
-        design = power_design(name, here, self.n_orders)
+        design = power_design(name, here, test.n_orders)
         cost = workload(name, here, design)
         orders_needed = None
         if has_free_orders(name):

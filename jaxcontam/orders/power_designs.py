@@ -72,7 +72,7 @@ class PowerRow:
 
 
 def has_free_orders(name: str) -> bool:
-    """True if `--n-orders` changes the test."""
+    """True if `--tests NAME:N` changes the test."""
     return PLANNED[name].method.default_orders not in (None, 1)
 
 

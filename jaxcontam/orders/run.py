@@ -53,7 +53,6 @@ def audit(
     reference: Any = None,
     tokenizer: Any = None,
     dtype: Dtype = "float32",
-    batch_tokens: int | None = None,
     store: str | Path | None = None,
     progress: Progress | None = None,
     **design: Any,
@@ -73,13 +72,12 @@ def audit(
             one a published order is `suspected` at most.
         tokenizer: The fast tokenizer of a model in memory.
         dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
-        batch_tokens: Tokens of a batch on one device; None chooses by device.
         store: Folder in which scores of a directory or a server are kept, so that
             another call resumes there; None keeps none.
         progress: Called with target tokens done and in all; None draws a bar where
             someone looks, in a terminal or a notebook.
-        **design: Fields of `AuditDesign`, the flags of `jaxcontam audit`: tests (also
-            a sequence of names), shuffled, n_orders, text_field, seed, ...
+        **design: Fields of `AuditDesign`, the flags of `jaxcontam audit`: tests and
+            order (a word or several), text, group_field, seed, ...
 
     Returns:
         Verdict, p-values, effects and evidence; `save` writes a report.
@@ -104,7 +102,7 @@ def audit(
         return ReadyAudit(
             opened,
             plan_audit(checked.benchmarks, files, opened, asked)[0],
-            opened.make_scorer(store=folder, batch_tokens=batch_tokens),
+            opened.make_scorer(store=folder),
         )
 
     target = of_reference = None
@@ -210,8 +208,8 @@ def run_audit(
                 others = rows_of(reference, "scoring orders with the reference")
             rows = with_reference(rows, others, reference.model.info, seed=design.seed)
         notes = (*target.model.notes(), *tuning_notes(target.model))
-        if design.chat_template is not None:
-            notes = (turn_words(design.chat_template), *notes)
+        if design.chat_turn is not None:
+            notes = (turn_words(design.chat_turn), *notes)
     noted = [dataclasses.replace(row, warnings=row.warnings + notes) for row, _ in rows]
     decided = decide(noted, min_effect=design.min_effect)
     report = watch.report(
@@ -252,8 +250,8 @@ def plan_audit(
         items = files.items.get(benchmark.name)
         texts, separator = benchmark.texts, typed_newlines(design.separator)
         tokenizer = model.tokenizer
-        if design.chat_template is not None:
-            texts, tokenizer = chat_texts(model, design.chat_template, benchmark)
+        if design.chat_turn is not None:
+            texts, tokenizer = chat_texts(model, design.chat_turn, benchmark)
             # The template ends each turn.
             separator = ""
         encoded = encode_examples(
@@ -267,6 +265,7 @@ def plan_audit(
             benchmark = as_blocks(benchmark, starts)
             encoded = encoded_blocks(encoded, starts)
         for method in methods:
+            own = design.test(method.name)
             if not isinstance(method, TestMethod):
                 assert items is not None
                 # Code that made the items may have shuffled their options, too.
@@ -280,8 +279,8 @@ def plan_audit(
                     model.tokenizer,
                     prefix_id=model.prefix_id,
                     seed=design.seed,
-                    n_orders=design.n_orders,
-                    fixed=design.fix_answer,
+                    n_orders=own.n_orders,
+                    fixed=own.fixed,
                     order_provenance=order,
                 )
                 tests.append(test)
@@ -294,7 +293,7 @@ def plan_audit(
                     prefix_id=model.prefix_id,
                     context=model.context,
                     seed=design.seed,
-                    n_orders=design.n_orders,
+                    n_orders=own.n_orders,
                     group_field=design.group_field,
                     block_field=design.block_field,
                 )
@@ -404,5 +403,5 @@ def order_test(
     Raises:
         InputError: If the model or the texts cannot be used.
     """
-    result = audit(log_likelihoods, texts, tests=test, seed=seed, score_anyway=True)
+    result = audit(log_likelihoods, texts, tests=test, seed=seed, order="anyway")
     return result[test]

@@ -32,6 +32,7 @@ from jaxcontam.orders.order_test import PlannedTest
 from jaxcontam.orders.run import plan_audit
 from jaxcontam.proof.kind import kind_of_tests
 from jaxcontam.proof.result import Evidence
+from jaxcontam.renamed import renewed, renewed_remedy
 from jaxcontam.reports.archive import P_VALUES_NAME, read_arrays
 from jaxcontam.reports.flags import open_for
 from jaxcontam.reports.kinds import Asked, Checked, Kind
@@ -81,7 +82,7 @@ def ask_again(directory: Path, asked: Asked) -> tuple[list[str], list[str]]:
     notes = ["pre-tests were run again"]
     if rescore and model is not None:
         opened = open_for(command, model)
-        scorer = opened.make_scorer(store=None, batch_tokens=command.batch_tokens)
+        scorer = opened.make_scorer(store=None)
         sample = _Sample(scorer, rescore)
         faults += _score_again(
             report,
@@ -98,7 +99,7 @@ def _parsed(words: Sequence[str]) -> Audit:
     config = (tyro.conf.FlagCreatePairsOff,)
     try:
         with contextlib.redirect_stderr(io.StringIO()):
-            return tyro.cli(Audit, args=list(words), config=config)
+            return tyro.cli(Audit, args=renewed(words), config=config)
     except SystemExit as e:
         raise InputError("the report's command cannot be read") from e
 
@@ -125,20 +126,21 @@ def _pretest_faults(
     for row in (*report.results, *report.unscored):
         again = checked.pretests.get(row.benchmark)
         if row.method == answer_options.METHOD.name:
-            items, seed, fixed = (
-                files.items[row.benchmark],
-                design.seed,
-                design.fix_answer,
-            )
+            items, seed = files.items[row.benchmark], design.seed
+            asked = design.test(row.method)
+            fixed = asked.fixed
             drawn = answer_options.option_orders(
-                items, seed, design.n_orders, fixed=fixed
+                items, seed, asked.n_orders, fixed=fixed
             )
             again = answer_options.options_pretests(items, drawn, seed, fixed=fixed)
         stated = getattr(row, "pretests", None)
         if again is not None and stated is not None:
             yield from differences(
                 f"{row.benchmark}: pre-tests",
-                [dataclasses.asdict(one) for one in stated],
+                [
+                    dataclasses.asdict(one) | {"remedy": renewed_remedy(one.remedy)}
+                    for one in stated
+                ],
                 [dataclasses.asdict(one) for one in again],
             )
 

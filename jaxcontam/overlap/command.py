@@ -16,6 +16,7 @@ from jaxcontam.amounts import counted
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import CorpusFile, list_corpus
 from jaxcontam.data.ngrams import SHORT
+from jaxcontam.data.templates import RecordText
 from jaxcontam.errors import InputError
 from jaxcontam.models.hub import model_directory
 from jaxcontam.overlap.counts import Counts, read_tasks, task_files
@@ -68,7 +69,7 @@ _SCHEMA = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Overlap:
+class Overlap(RecordText):
     """Look for the examples of a benchmark in a corpus, or in an infini-gram index.
 
     Examples:
@@ -84,18 +85,17 @@ class Overlap:
     infini-gram:[URL#]INDEX."""
     benchmark: Positional[Path]
     """File of examples: .jsonl, .json, .csv, .tsv or .txt."""
-    text_field: str = "text"
+    text: str | None = None
+    """Field that is the text of an example, or a template of fields in braces (default:
+    the line, and its strings)."""
+    corpus_field: str = "text"
     """Field of the corpus's records that is their text."""
-    template: str | None = None
-    """Text of an example, with fields in braces (default: line, and its strings)."""
-    benchmark_field: str | None = None
-    """Or the one field of an example that is its text."""
     limit: int | None = None
     """Take the first N examples."""
     embeddings: str | None = None
     """Also name the stretch of the corpus that is nearest to each example in meaning,
     by static embeddings: a folder, or a hub name such as minishlab/potion-base-8M."""
-    budget: int = 10_000
+    max_queries: int = 10_000
     """Runs of words that an index is asked for at most; kept answers take none."""
     out: Path | None = None
     """Folder for overlap.json (default: runs/overlap/BENCHMARK-DIGEST)."""
@@ -103,11 +103,9 @@ class Overlap:
     """Print the result on standard output instead of the table."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "limit", "budget")
-        if self.template is not None and self.benchmark_field is not None:
-            raise InputError("--template and --benchmark-field exclude each other")
+        check_positive(self, "limit", "max_queries")
         is_index = str(self.corpus).startswith(PREFIX)
-        others = ("text_field", "embeddings") if is_index else ("budget",)
+        others = ("corpus_field", "embeddings") if is_index else ("max_queries",)
         for other in others:
             if getattr(self, other) != getattr(Overlap, other):
                 kind = "files" if is_index else "an index"
@@ -116,17 +114,16 @@ class Overlap:
     def run(self) -> int:
         """Search, write, print; 0, or 3 if parts of the corpus were unreadable."""
         benchmark, forms = read_examples(
-            self.benchmark,
-            template=self.template,
-            benchmark_field=self.benchmark_field,
-            limit=self.limit,
+            self.benchmark, text=self.text, limit=self.limit
         )
         asked = [benchmark.fingerprint, os.path.realpath(self.corpus)]
         digest = _digest([*asked, *flags_of(self._asked_for())])
         out = self.out or Path("runs/overlap") / f"{benchmark.name}-{digest[:8]}"
         if (index := parse_index(str(self.corpus))) is not None:
             make_folder(out)
-            rows, asked = search_index(index, forms, folder=out, budget=self.budget)
+            rows, asked = search_index(
+                index, forms, folder=out, budget=self.max_queries
+            )
             result = self._result(benchmark, INDEX_RULES, asked, rows)
             _write(result, out)
         elif paths := task_files(self.corpus):
@@ -150,7 +147,7 @@ class Overlap:
         out: Path,
     ) -> OverlapSearchResult:
         """The table of what the tasks of a pipeline counted."""
-        for name in ("text_field", "embeddings"):
+        for name in ("corpus_field", "embeddings"):
             if getattr(self, name) != getattr(Overlap, name):
                 raise InputError(f"{flag_of(name)} goes with files, not with counts")
         index = example_index(forms)
@@ -187,7 +184,7 @@ class Overlap:
             found, reached = search_files(
                 Wanted(index, embeddings or None),
                 files,
-                text_field=self.text_field,
+                text_field=self.corpus_field,
                 found=found,
                 reached=reached,
                 save=lambda found, reached: save_state(out, key, found, reached),
@@ -212,7 +209,9 @@ class Overlap:
 
     def _asked_for(self) -> Self:
         """Without what no result depends on."""
-        return dataclasses.replace(self, out=None, json=False, budget=Overlap.budget)
+        return dataclasses.replace(
+            self, out=None, json=False, max_queries=Overlap.max_queries
+        )
 
     def _key(
         self, benchmark: Benchmark, files: list[CorpusFile], embeddings: str | None
@@ -325,7 +324,7 @@ def print_overlap(result: OverlapSearchResult, out: Path, console: Terminal) -> 
         console.say(
             f"{counts['boilerplate']} have nothing there but boilerplate, and do not "
             f"count as found: words that {SHARED} or more examples share, or that are "
-            "everywhere in the corpus (--template chooses what is looked for)."
+            "everywhere in the corpus (--text chooses what is looked for)."
         )
     if n_without := counts["without_words"]:
         one, several = (f"no words and {verb} in no list." for verb in ("is", "are"))

@@ -179,7 +179,7 @@ def read_tasks(paths: Sequence[Path], index: str) -> Counts:
         if about.get("index") != index:
             raise InputError(
                 f"{path}: counts of other texts than this benchmark's",
-                hint="--template, --benchmark-field and --limit are those of the step",
+                hint="--text and --limit are those of the step",
             )
         task, of_tasks = about.get("task"), about.get("n_tasks")
         if type(task) is not int or type(of_tasks) is not int or task >= of_tasks:

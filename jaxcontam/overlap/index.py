@@ -34,6 +34,7 @@ from jaxcontam.data.ngrams import (
     words_of,
     words_pattern,
 )
+from jaxcontam.data.templates import RecordText
 from jaxcontam.overlap.counts import Counts, Hit, Tally
 
 SHARED = 10
@@ -77,21 +78,20 @@ class Form:
 def read_examples(
     benchmark: str | Path,
     *,
-    template: str | None = None,
-    benchmark_field: str | None = None,
+    text: str | None = None,
     limit: int | None = None,
 ) -> tuple[Benchmark, tuple[Form, ...]]:
     """A file of examples, and the texts to search for; arguments as of `overlap`."""
+    form = RecordText(text=text)
     read = load_benchmark(
         benchmark,
-        template=template,
-        text_field=benchmark_field,
+        template=form.template,
+        text_field=form.text_field,
         limit=limit,
         # An id is the number of its record in the file.
         null_text="",
     )
-    is_chosen = template is not None or benchmark_field is not None
-    return read, forms_of(read, is_chosen=is_chosen)
+    return read, forms_of(read, is_chosen=text is not None)
 
 
 def forms_of(benchmark: Benchmark, *, is_chosen: bool) -> tuple[Form, ...]:

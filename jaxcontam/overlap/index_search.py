@@ -84,7 +84,7 @@ def search_index(
         missing = sum(not client.holds("/", body) for body in bodies)
         if missing > budget:
             raise InputError(
-                f"{index.name}: {missing:,} requests, which is more than --budget "
+                f"{index.name}: {missing:,} requests, which is more than --max-queries "
                 f"{budget:,}",
                 hint="--limit N takes fewer examples",
             )

@@ -204,7 +204,7 @@ def without_text(name: str, reached: Reached) -> InputError:
     return InputError(
         f"{first.file}:{first.line}: {first.reason}; no text in "
         f"{reached.n_faults} records",
-        hint="--text-field names the field of the corpus that is its text",
+        hint="--corpus-field names the field of the corpus that is its text",
     )
 
 

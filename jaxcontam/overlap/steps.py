@@ -46,8 +46,7 @@ class FindExamples(PipelineStep):
     Args:
         benchmark: File of examples, as of `jaxcontam overlap`.
         counts: Folder for one file a task; may be in a bucket.
-        template: As of `jaxcontam overlap`, and so are the two below.
-        benchmark_field: Or the one field of an example that is its text.
+        text: As of `jaxcontam overlap`, and so is the one below.
         limit: Take the first examples.
     """
 
@@ -59,17 +58,11 @@ class FindExamples(PipelineStep):
         benchmark: str | Path,
         counts: DataFolderLike,
         *,
-        template: str | None = None,
-        benchmark_field: str | None = None,
+        text: str | None = None,
         limit: int | None = None,
     ):
         super().__init__()
-        _, forms = read_examples(
-            benchmark,
-            template=template,
-            benchmark_field=benchmark_field,
-            limit=limit,
-        )
+        _, forms = read_examples(benchmark, text=text, limit=limit)
         index = example_index(forms)
         self.counts = get_datafolder(counts)
         self.fingerprint = index.fingerprint
@@ -96,8 +89,7 @@ class DropExamples(BaseFilter):
 
     Args:
         benchmark: File of examples.
-        template: As of `jaxcontam overlap`, and so are the two below.
-        benchmark_field: Or the one field of an example that is its text.
+        text: As of `jaxcontam overlap`, and so is the one below.
         limit: Take the first examples.
         exclusion_writer: Writes the documents that are dropped.
     """
@@ -109,18 +101,12 @@ class DropExamples(BaseFilter):
         self,
         benchmark: str | Path,
         *,
-        template: str | None = None,
-        benchmark_field: str | None = None,
+        text: str | None = None,
         limit: int | None = None,
         exclusion_writer: DiskWriter = None,  # pyright: ignore[reportArgumentType]
     ):
         super().__init__(exclusion_writer, batch_size=256)
-        _, forms = read_examples(
-            benchmark,
-            template=template,
-            benchmark_field=benchmark_field,
-            limit=limit,
-        )
+        _, forms = read_examples(benchmark, text=text, limit=limit)
         self.found_in_each = partial(found_in_each, example_index(forms))
 
     def filter(self, doc: TroveDocument) -> bool | tuple[bool, str]:

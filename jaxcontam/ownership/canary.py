@@ -18,6 +18,7 @@ from tyro.conf import Positional
 
 from jaxcontam.data.benchmark import content_digest, load_benchmark
 from jaxcontam.data.release import commitment
+from jaxcontam.data.templates import RecordText
 from jaxcontam.errors import InputError
 from jaxcontam.ownership.keyed_canary import MIN_EFFECT as MIN_KNOWN
 from jaxcontam.ownership.keyed_canary import (
@@ -40,6 +41,7 @@ from jaxcontam.reports.flags import (
     check_min_effect,
     check_positive,
     flag_of,
+    in_order,
     open_for,
 )
 from jaxcontam.reports.numbers import p_text
@@ -59,8 +61,9 @@ MIN_EFFECT = 5.0
 _ENOUGH = "each secret needs at least one; 999 give p down to 0.001"
 
 
+@in_order
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Canary(DeviceFlags, ReportFlags):
+class Canary(DeviceFlags, ReportFlags, RecordText):
     """Test injected secrets against held-out ones, or make both.
 
     Examples:
@@ -90,11 +93,10 @@ class Canary(DeviceFlags, ReportFlags):
     """With --make: eight made-up words, or 48 digits."""
     prefix: str = ""
     """With --make: text before each sequence."""
-    template: str | None = None
-    r"""Text of a sequence, with fields in braces. With --chat: what is asked, such as
-    "Question: {question}\nAnswer:" of a base model."""
-    text_field: str | None = None
-    """Field that is the text (default: the raw line)."""
+    text: str | None = None
+    r"""Field that is a sequence, or a template of fields in braces (default: the raw
+    line). With --chat: what is asked, such as "Question: {question}\nAnswer:" of a
+    base model."""
     new_tokens: int = NEW_TOKENS
     """With --chat: most tokens of an answer; a model that thinks first needs more."""
     min_effect: float | None = None

@@ -209,11 +209,11 @@ def keyed_prompts(groups: Sequence[KeyedGroup], template: str | None) -> list[st
     form = template or "{question}"
     if {field for _, field in template_pieces(form)} - {None} != {"question"}:
         raise InputError(
-            f"--template needs {{question}} and no other field, got {form!r}",
+            f"--text needs {{question}} and no other field, got {form!r}",
             hint=r'such as "Question: {question}\nAnswer:"',
         )
     return [
-        fill_template(form, {"question": words.format(question=question)}, "--template")
+        fill_template(form, {"question": words.format(question=question)}, "--text")
         for group in groups
         for question in group.questions
         for words in PROMPTS
@@ -395,8 +395,8 @@ METHOD = VersionMethod(
 
 # Flags of secrets that are scored; answers take none of them.
 _OF_SCORES = (
-    *("held_out", "n_held_out", "kind", "prefix", "text_field", "tokenizer"),
-    *("context", "batch_tokens", "store", "no_store", "mesh", "shard", "distributed"),
+    *("held_out", "n_held_out", "kind", "prefix", "tokenizer", "context", "store"),
+    *("mesh", "shard"),
 )
 
 
@@ -418,7 +418,7 @@ def check_chat_flags(command: "Canary") -> None:
             f"--make {command.make}: too few groups for p <= {LEVEL:g}, were all known",
             hint="--make 32 finds a share of 20 %",
         )
-    keyed_prompts((), command.template)
+    keyed_prompts((), command.text)
 
 
 def make_chat_files(rows: Path, seed_file: Path, n_groups: int) -> None:
@@ -449,12 +449,12 @@ def ask_for_values(command: "Canary") -> dict[str, Any]:
         """Equal names mean equal questions to one model."""
         # Nothing but its address is known of a served model.
         asked = model if model.startswith(PREFIX) else info.fingerprint
-        decides = (asked, command.dtype, command.template or "", command.new_tokens)
+        decides = (asked, command.dtype, command.text or "", command.new_tokens)
         digest = fingerprint([release.released_digest, *map(str, decides)])
         return command.folder("canary", name, digest)
 
     settings = ServerSettings(
-        spending=Spending(command.api_options.limits), concurrency=command.concurrency
+        spending=Spending(command.limits), concurrency=command.concurrency
     )
     with open_prompted(
         model,
@@ -462,7 +462,7 @@ def ask_for_values(command: "Canary") -> dict[str, Any]:
         journal=lambda name, info: Journal(folder(name, info) / "answers.jsonl"),
         settings=settings,
     ) as opened:
-        check_fits(opened, keyed_prompts(groups, command.template), command.new_tokens)
+        check_fits(opened, keyed_prompts(groups, command.text), command.new_tokens)
         out = folder(opened.name, opened.info)
         make_folder(out)
         with progress_bar("asking for values", unit="answers/s") as progress:
@@ -470,7 +470,7 @@ def ask_for_values(command: "Canary") -> dict[str, Any]:
                 opened,
                 rows,
                 seed_file,
-                template=command.template,
+                template=command.text,
                 new_tokens=command.new_tokens,
                 min_effect=command.least_effect,
                 seed=command.seed,

@@ -82,7 +82,7 @@ class Release:
             write_new_files([(self.seed_file, sealed, 0o600), (out, data, 0o644)])
             found = self._checked(out)
             test = ["jaxcontam", "audit", "MODEL", path_word(out)]
-            test += ["--seed-file", path_word(self.seed_file)]
+            test += ["--order", path_word(self.seed_file)]
             lines = (
                 f"released: {printable(out)}, {release.n_examples:,} examples in a "
                 "secret order",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
+from jaxcontam.arguments import NamedFields
 from jaxcontam.data.benchmark import check_text, load_benchmark
 from jaxcontam.data.templates import field_of, text_of_field
 from jaxcontam.errors import InputError
@@ -25,6 +26,7 @@ from jaxcontam.reports.flags import (
     ScoringFlags,
     check_min_effect,
     check_positive,
+    in_order,
     open_for,
 )
 from jaxcontam.reports.report import Stopwatch
@@ -42,8 +44,9 @@ ScoreUnit = Literal["token", "total"]
 EFFECT_UNITS = {"token": "nats per token", "total": "nats per text"}
 
 
+@in_order
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Variants(ScoringFlags, ReportFlags):
+class Variants(ScoringFlags, ReportFlags, NamedFields):
     """Test published texts against rewrites of each.
 
     Examples:
@@ -53,10 +56,10 @@ class Variants(ScoringFlags, ReportFlags):
 
     file: Positional[Path]
     """.jsonl or .json rows with a published text and a list of rewrites."""
-    text_field: str = "text"
-    """Field of the published text."""
-    variants_field: str = "variants"
-    """Field of its rewrites, any number each."""
+    roles = ("text", "variants")
+    fields: tuple[str, ...] = ()
+    """Names of fields: text=NAME, of the published text, and variants=NAME, of its
+    rewrites, any number each (default: text=text variants=variants)."""
     randomised: bool = False
     """Declare that the published version was drawn at random among all versions."""
     score: ScoreUnit = "token"
@@ -70,6 +73,7 @@ class Variants(ScoringFlags, ReportFlags):
         super().__post_init__()
         check_positive(self, "limit")
         check_min_effect(self._least_effect)
+        self.named("text")
 
     @property
     def _least_effect(self) -> float:
@@ -82,8 +86,8 @@ class Variants(ScoringFlags, ReportFlags):
         watch = Stopwatch()
         rows, places, n_left_out = load_versions(
             self.file,
-            text_field=self.text_field,
-            variants_field=self.variants_field,
+            text_field=self.named("text") or "text",
+            variants_field=self.named("variants") or "variants",
             limit=self.limit,
         )
         texts = VersionSet(
@@ -155,7 +159,7 @@ def load_versions(
     for number, row in enumerate(benchmark.rows, 1):
         where = f"{path}: row {number}"
         text = text_of_field(text_field, row, where)
-        hint = "--variants-field names the list of rewrites"
+        hint = "--fields variants=NAME names the list of rewrites"
         variants = field_of(row, variants_field, where, hint=hint)
         if isinstance(variants, str):
             variants = [variants]

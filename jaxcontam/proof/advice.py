@@ -6,6 +6,7 @@ same.
 """
 
 import dataclasses
+import itertools
 import math
 import shlex
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from jaxcontam.amounts import amount
 from jaxcontam.arguments import keyword_of
 from jaxcontam.data.files import Provenance
 from jaxcontam.proof.result import DESIGNED, OrderResult, ReferenceResult, UnscoredFile
+from jaxcontam.renamed import renewed, renewed_remedy
 from jaxcontam.reports.methods import Words
 from jaxcontam.reports.numbers import p_words, plain_p
 from jaxcontam.reports.report import Report
@@ -37,7 +39,7 @@ _KNOWN: dict[Provenance, str] = {
     "seeded": "the order was drawn at random from a recorded seed",
     "released": "the order was drawn at random by release and checked against its seed",
     "recovered": "the order was found to be the draw of a known generator and seed",
-    "declared": "the order was declared shuffled by whoever ran this (--shuffled)",
+    "declared": "the order was declared shuffled by whoever ran this (--order random)",
 }
 _PUBLISHED = "the order is published and nobody knows that it was drawn at random"
 _UNKNOWN = "nobody knows that the order was drawn at random, nor how it came about"
@@ -82,12 +84,10 @@ _SHORT: dict[Reason, str] = {
 # In the order in which they are tried: ids in the text spoil every test; then strata,
 # then blocks.
 _CURES = {
-    "--template": "leave the numbers out of the text",
-    "--text-field": "leave the numbers out of the text",
+    "--text": "leave the numbers out of the text",
     "--group-field": "permute only among examples of equal {value}",
     "--block-field": "move examples of equal {value} as one block",
 }
-_STRIPS = ("--template", "--text-field")
 _DIRECTION = "test the direction alone: neighbours are as alike read backwards"
 _LET_DIRECTION = "let the test decide that a reference model can take, too"
 _REWRITE = "write the file again without the numbers in its texts"
@@ -466,6 +466,7 @@ def next_steps(
     More orders of the same file after a look at the result would be a second test, and
     hardly a stronger one: only more examples are.
     """
+    command = renewed(command)
     test, steps = file if isinstance(file, UnscoredFile) else file.test, []
     if test.verdict == "invalid design":
         steps = [_out_of_invalid(test, command, words)]
@@ -483,18 +484,23 @@ def _out_of_invalid(
     failed, own = list(test.refusals), proof_words(words, test.method)
     if own.otherwise:
         names = [check.name for check in failed]
-        said, flag = own.cures.get(names[0] if len(names) == 1 else "", ("", ""))
-        if flag and flag not in command:
-            return Step(said, (flag,))
+        said, setting = own.cures.get(names[0] if len(names) == 1 else "", ("", ""))
+        tests = _named_tests(command) or [test.method]
+        if setting and not any(one.endswith(f":{setting}") for one in tests):
+            cured = (
+                f"{one}:{setting}" if one.split(":")[0] == test.method else one
+                for one in tests
+            )
+            return Step(said, ("--tests", ",".join(cured)))
         return Step(own.otherwise)
     # The field with the most equal neighbours explains the most.
     failed.sort(key=lambda check: -check.statistic)
-    cures = [tuple(shlex.split(check.remedy)) for check in failed]
+    cures = [tuple(shlex.split(renewed_remedy(check.remedy))) for check in failed]
     moved = isinstance(test, OrderResult) and test.group_field is not None
     moved |= bool({"--block-field", "--group-field"} & set(command))
     for flag, said in _CURES.items():
         for cure in cures:
-            if cure[:1] != (flag,) or (moved and flag not in _STRIPS):
+            if cure[:1] != (flag,) or (moved and flag != "--text"):
                 continue
             if flag not in command or command[command.index(flag) + 1] != cure[1]:
                 return Step(said.format(value=printable(cure[1])), cure)
@@ -506,8 +512,8 @@ def _out_of_invalid(
         return Step(_DIRECTION, _test_under("reversibility", words))
     if "--reference" in command:
         return Step(_NOTHING_LEFT)
-    anyway = () if "--score-anyway" in command else ("--score-anyway",)
-    return Step(_POINTS_FORWARD, (*_reference_flags(command, words), *anyway))
+    flags = (*_reference_flags(command, words), *_with_order(command, "anyway"))
+    return Step(_POINTS_FORWARD, flags)
 
 
 def _after_suspicion(
@@ -527,14 +533,30 @@ def _after_suspicion(
         steps.append(Step(_REFERENCE, _reference_flags(command, words)))
     if reasons.intersection(OF_REFERENCE):
         steps.append(Step(_OTHER_REFERENCE, ("--reference", "DIR")))
-    if reasons - {"weak"} and "--shuffled" not in command:
-        flags = ("--shuffled",)
+    flags = _with_order(command, "random")
+    if reasons - {"weak"} and flags:
         # The test that then decides, if the command names another.
         if file.attracting is not None and "--tests" in command:
             flags = ("--tests", file.attracting.method, *flags)
         what = "each list of options" if is_of_options(file.test) else "the file"
         steps.append(Step(_SHUFFLED.format(what=what), flags))
     return steps
+
+
+def _named_tests(command: Sequence[str]) -> list[str]:
+    """Words after --tests, of which none is named by default."""
+    if "--tests" not in command:
+        return []
+    return [one.strip() for one in command[command.index("--tests") + 1].split(",")]
+
+
+def _with_order(command: Sequence[str], word: str) -> tuple[str, ...]:
+    """The flag --order with one word more; nothing if the command has it."""
+    told: list[str] = []
+    if "--order" in command:
+        rest = command[command.index("--order") + 1 :]
+        told += itertools.takewhile(lambda one: not one.startswith("--"), rest)
+    return () if word in told else ("--order", *told, word)
 
 
 def _test_under(null: str, words: Words) -> tuple[str, str]:
@@ -547,9 +569,9 @@ def _test_under(null: str, words: Words) -> tuple[str, str]:
 
 def _reference_flags(command: Sequence[str], words: Words) -> tuple[str, ...]:
     tests = _test_under("reversibility", words)
-    named = command[command.index("--tests") + 1] if "--tests" in command else tests[1]
     taken = [
-        proof_words(words, one.strip()).takes_reference for one in named.split(",")
+        proof_words(words, one.split(":")[0]).takes_reference
+        for one in _named_tests(command) or tests[1:]
     ]
     return (*(() if any(taken) else tests), "--reference", "DIR")
 

@@ -20,7 +20,7 @@ from jaxcontam.proof.prove import check_boundaries, check_cells, check_labels, p
 from jaxcontam.proof.publish import shown
 from jaxcontam.proof.verdict import MIN_EFFECT
 from jaxcontam.reports.archive import DAMAGED_ARRAY
-from jaxcontam.reports.flags import ReportFlags, check_min_effect, flags_of
+from jaxcontam.reports.flags import ReportFlags, check_min_effect, flags_of, in_order
 from jaxcontam.terminal import Terminal, printable
 
 # Most that a file holds, and that an .npz unpacks to.
@@ -30,6 +30,7 @@ _LINES = 2**15
 _WITHOUT_LABELS = "leave it out, as pandas does: to_csv(header=False, index=False)"
 
 
+@in_order
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prove(ReportFlags):
     """Test a matrix of scores: rows are strata, column 0 the published version.
@@ -41,7 +42,7 @@ class Prove(ReportFlags):
 
     matrix: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MATRIX")]
     """A .csv, with names of columns or without, .npy or .npz: (K, m + 1) numbers."""
-    scores: Literal["centred", "studentised", "auto"] = "centred"
+    statistic: Literal["centred", "studentised", "auto"] = "centred"
     """Scaling of the rows before the test."""
     boundaries: str | None = None
     """Boundaries a row, one number or a file of K, for an effect in nats each."""
@@ -61,7 +62,7 @@ class Prove(ReportFlags):
             result = prove(
                 matrix_KM,
                 boundaries=self._boundaries(K),
-                scores=self.scores,
+                statistic=self.statistic,
                 min_effect=self.min_effect,
                 seed=self.seed,
                 name=printable(self.matrix.name),

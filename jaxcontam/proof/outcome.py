@@ -128,7 +128,7 @@ def print_unscored(
             f"{file.benchmark}: {file.verdict}, not scored: {'; '.join(failed)}."
         )
         _print_steps(next_steps(file, command, words), console)
-        console.print("  --score-anyway scores it, and the verdict stays.")
+        console.print("  --order anyway scores it, and the verdict stays.")
 
 
 def _line(

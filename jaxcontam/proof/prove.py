@@ -25,7 +25,7 @@ def prove(
     matrix: Any,
     *,
     boundaries: float | Sequence[float] | np.ndarray | None = None,
-    scores: ScoreKind = "centred",
+    statistic: ScoreKind = "centred",
     min_effect: float = MIN_EFFECT,
     seed: int = 0,
     name: str = "matrix",
@@ -40,7 +40,7 @@ def prove(
         matrix: (K, m + 1) numbers: rows are strata, column 0 the published version. Of
             a data frame the values count, without its index and names.
         boundaries: Boundaries of a row, one number or K, for an effect in nats each.
-        scores: How rows become scores.
+        statistic: How rows become scores.
         min_effect: Effect that `no evidence` must have been able to find.
         seed: Seeds the Monte Carlo cross-check.
         name: What reports call the matrix.
@@ -87,7 +87,7 @@ def prove(
         numbers=randomisation_test(
             matrix_KM,
             boundaries_K,
-            scores=scores,
+            scores=statistic,
             relative_tolerance=MATRIX_TOLERANCE,
             seed=seed,
         ),

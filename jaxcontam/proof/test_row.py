@@ -25,7 +25,7 @@ class TestRow(MethodRow, abc.ABC):
     Attributes:
         validity: `exact`, `asymptotic`, or when it is exact.
         command: Runs it; `audit` where it is named after `--tests`.
-        default_orders: m unless `--n-orders` says otherwise; None where it is fixed.
+        default_orders: m unless `--tests NAME:M` says another; None where it is fixed.
         whole: Scores all pairs of a stratum, not only those that tell the direction.
         locates: Says where in the file the evidence lies.
         statistic: What a test of pairs sums, and over which orders; else None.

@@ -115,7 +115,7 @@ def _rebuilt(
         proved = prove(
             evidence.scores,
             boundaries=evidence.boundaries if has_unit else None,
-            scores=stated.numbers.scores,  # pyright: ignore[reportArgumentType]
+            statistic=stated.numbers.scores,  # pyright: ignore[reportArgumentType]
             seed=report.seed,
             name=stated.benchmark,
         )

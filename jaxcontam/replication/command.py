@@ -16,12 +16,13 @@ from jaxcontam.progress import Progress, progress_bar
 from jaxcontam.proof.outcome import print_table
 from jaxcontam.proof.publish import shown
 from jaxcontam.replication.design import (
+    BLEURT,
+    MEASURES,
     ReplicationDesign,
     ReplicationPlan,
     check_reference,
     plan_replication,
 )
-from jaxcontam.replication.overlap import Measure
 from jaxcontam.replication.page import (
     COMMAND,
     replication_sentences,
@@ -40,20 +41,22 @@ from jaxcontam.replication.run import (
     ask,
     judged_by,
     labelled_by,
+    measures_of,
     opened,
     room,
 )
 from jaxcontam.reports.flags import (
     DtypeFlags,
     ReportFlags,
-    check_positive,
+    SpendingFlags,
     flag_of,
     flags_of,
+    in_order,
 )
 from jaxcontam.reports.report import Stopwatch
 from jaxcontam.reports.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.api.address import PREFIX, Body, parse_api
-from jaxcontam.scoring.api.budget import Budget, Spending, estimate
+from jaxcontam.scoring.api.budget import Spending, estimate
 from jaxcontam.scoring.api.chat import N_RANDOM, PATH, answer_seed, chat_body
 from jaxcontam.scoring.completer import Completion
 from jaxcontam.scoring.prompted_model import (
@@ -67,10 +70,8 @@ from jaxcontam.terminal import Terminal
 
 # Flags of the run itself; all others say how a model is asked.
 _WITH_RECORDED = {
-    *("recorded", "control", "group_field", "judge", "annotated"),
-    *("bleurt", "embedding_model"),
-    *("concurrency", "budget", "price_in", "price_out", "retry_refused"),
-    *("seed", "out", "overwrite", "json"),
+    *("recorded", "control", "fields", "compare", "judge", "annotated"),
+    *("concurrency", "budget", "price", "retry_refused", "seed", "out", "json"),
 }
 _bar = functools.partial(progress_bar, unit="answers/s")
 
@@ -81,12 +82,13 @@ SHEET_NAME = "annotate.csv"
 """Blind sheet under `--out` for people's labels."""
 
 
+@in_order
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
+class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
     """Ask a model for the rest of instances, and see whether it copies them.
 
     Examples:
-        jaxcontam replicate MODEL_DIR rte.jsonl --task nli --split-name validation
+        jaxcontam replicate MODEL_DIR rte.jsonl --task nli --dataset-name RTE:validation
         # its price
         jaxcontam replicate api:https://host/v1#NAME ag_news.csv --dry-run
         # more than suspicion
@@ -107,21 +109,8 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
     """Judge completions made elsewhere: a .csv with a row per instance."""
     judge: str = "local"
     """local, or a chat model api:URL#NAME beside it, which then decides."""
-    bleurt: Path | None = None
-    """Folder of a BLEURT checkpoint (docs/how_to/replicate.md), a second measure of
-    overlap."""
-    embedding_model: str | None = None
-    """Model whose mean hidden states are compared, a further measure."""
     annotated: Path | None = None
     """Sheet of people's labels, from annotate.csv of an earlier run: agreement."""
-    concurrency: int = 8
-    """Requests to a server at a time."""
-    budget: float | None = None
-    """Stop before requests cost more, in the currency of the prices."""
-    price_in: float | None = None
-    """Price of a million prompt tokens, for --budget and --dry-run."""
-    price_out: float | None = None
-    """Price of a million new tokens."""
     retry_refused: bool = False
     """Ask again for what a server refused in an earlier run."""
     dry_run: bool = False
@@ -129,7 +118,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
 
     def __post_init__(self) -> None:
         ReplicationDesign.__post_init__(self)
-        check_positive(self, "concurrency")
+        self.check_spending()
         super().__post_init__()
         if self.recorded is not None:
             self._check_recorded()
@@ -145,21 +134,21 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                     f"--judge must be local or api:URL#NAME, got {self.judge!r}"
                 )
             parse_api(self.judge, flag="--judge")
-        if self.budget is not None and self.price_in is None and self.price_out is None:
+        if self.task == "plain" and self._measures:
             raise InputError(
-                "--budget needs --price-in and --price-out",
-                hint="of a million prompt tokens and of a million new ones",
-            )
-        if self.task == "plain" and (self.bleurt or self.embedding_model):
-            raise InputError(
-                "--bleurt and --embedding-model compare two instructions, and --task "
+                f"--compare {self._measures[0]} compares two instructions, and --task "
                 "plain has one"
             )
-        if self.bleurt is not None and not self.bleurt.is_dir():
+        folder = self.settings.get(BLEURT)
+        if folder is not None and not Path(folder).is_dir():
             raise InputError(
-                f"--bleurt {self.bleurt}: no such folder",
+                f"--compare bleurt:{folder}: no such folder",
                 hint="docs/how_to/replicate.md says how to make one",
             )
+
+    @property
+    def _measures(self) -> tuple[str, ...]:
+        return tuple(name for name in self.settings if name in MEASURES)
 
     def _check_recorded(self) -> None:
         if self.model is not None:
@@ -177,14 +166,18 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
                     f"{flag_of(field.name)} does not go with --recorded",
                     hint=beside if field.name == "reference" else "",
                 )
+        for name in self.comparisons:
+            raise InputError(f"--compare {name} does not go with --recorded")
+        for word in self.fields:
+            if not word.startswith("document="):
+                raise InputError(f"--fields {word} does not go with --recorded")
 
     def run(self) -> int:
         """Ask, judge, write, print; 3 without a verdict, or if a server refused."""
         watch = Stopwatch()
-        prices = dict(price_in=self.price_in or 0.0, price_out=self.price_out or 0.0)
         settings = ServerSettings(
             # A judge included.
-            spending=Spending(Budget(max_cost=self.budget, **prices)),
+            spending=Spending(self.limits),
             concurrency=self.concurrency,
             retry_refused=self.retry_refused,
         )
@@ -199,7 +192,7 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
             if self.dry_run:
                 Terminal().say(self._planned(plan, settings))
                 return 0
-            measures = self._measures()
+            measures = measures_of(self)
             models = self.model, self.reference
             with self._opened(plan, *models, settings) as asked:
                 out = self._folder(plan, asked[0].name)
@@ -233,13 +226,12 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         return 3 if found.was_refused or not found.verdict else 0
 
     def _read(self, path: Path, watch: Stopwatch) -> tuple[ReplicationAnalysis, Path]:
-        has_measures = self.bleurt is not None or self.embedding_model is not None
-        if has_measures and read_recorded(path).general is None:
+        if self._measures and read_recorded(path).general is None:
             raise InputError(
-                f"--bleurt and --embedding-model compare two instructions, and {path} "
+                f"--compare {self._measures[0]} compares two instructions, and {path} "
                 "has completions of one"
             )
-        partition = recorded_partition(path, self, measures=self._measures(), bar=_bar)
+        partition = recorded_partition(path, self, measures=measures_of(self), bar=_bar)
         found = ReplicationAnalysis(partition=partition, seed=self.seed, watch=watch)
         return found, self.folder(COMMAND, f"recorded-{partition.name}")
 
@@ -321,19 +313,6 @@ class Replicate(DtypeFlags, ReportFlags, ReplicationDesign):
         if self.model in served:
             return " ".join([*said, "Nothing was sent."])
         return "\n".join(said)
-
-    def _measures(self) -> list[Measure]:
-        found: list[Measure] = []
-        if self.bleurt is not None:
-            from jaxcontam.replication.bleurt import Bleurt
-
-            found.append(Bleurt.load(self.bleurt).measure)
-        if self.embedding_model is not None:
-            from jaxcontam.models.checkpoint import load_checkpoint
-            from jaxcontam.replication.bleurt import embedding_measure
-
-            found.append(embedding_measure(load_checkpoint(self.embedding_model)))
-        return found
 
 
 def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:

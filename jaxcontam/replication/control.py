@@ -585,8 +585,8 @@ def independence_words(
     n_values = {name: len({str(row.get(name)) for row in records}) for name in names}
     return [
         f"the field {name} has {n} values in {len(records)} instances: if they are "
-        f"sources, p beside the control is too small; --group-field {name} allows for "
-        "them"
+        f"sources, p beside the control is too small; --fields document={name} allows "
+        "for them"
         for name, n in n_values.items()
         if _FEWEST_SOURCES <= n <= len(records) / 2
     ]

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from jaxcontam.arguments import check_fields
+from jaxcontam.arguments import NamedFields, check_fields, with_settings
 from jaxcontam.data.answer_options import Item, read_items
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.documents import compared
-from jaxcontam.data.templates import template_pieces
+from jaxcontam.data.templates import RecordText, template_pieces, typed_newlines
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.replication.comparisons import Issue
 from jaxcontam.replication.control import independence_words
@@ -30,72 +30,98 @@ from jaxcontam.replication.instances import (
 )
 from jaxcontam.reports.flags import check_positive
 
+CDD, BLEURT, EMBEDDING = "cdd", "bleurt", "embedding"
+MEASURES = (BLEURT, EMBEDDING)
+_CDD_SAMPLES, _SPLIT = 20, "test"
 OPTION, PATHS = "ts_guessing_option", "file_path"
 
 
 # No slots: the command joins these fields to its own.
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ReplicationDesign:
+class ReplicationDesign(NamedFields, RecordText):
     """Questions about a partition; the fields are flags of `jaxcontam replicate`.
 
     Raises:
         InputError: If fields exclude each other or are out of range; names the flag.
     """
 
+    roles = ("first", "second", "label", "labels", "document")
     dataset_name: str | None = None
-    """What the guided instruction calls the dataset (default: the file's name)."""
-    split_name: str = "test"
-    """What it calls the partition."""
+    """What the guided instruction calls the dataset and its partition, NAME:SPLIT
+    (default: the file's name, and test)."""
     task: Task = "classification"
     """Kind of instances; plain shows a first piece alone, for base models."""
-    text_field: str | None = None
-    """Field that is the text (default: known names; nli has two, see below)."""
-    template: str | None = None
-    """Or the text of an instance, with fields in braces."""
-    first_field: str | None = None
-    """Field of a pair that the model is shown (default: known names)."""
-    second_field: str | None = None
-    """Field of a pair that it must write."""
-    label_field: str | None = None
-    """Field of the label, which the instructions then name."""
-    label_names: tuple[str, ...] = ()
-    """Names of labels that are numbers, from 0 on, separated by spaces."""
-    k: int = 50
-    """Instances, drawn at random; the paper has 10."""
+    text: str | None = None
+    """Field that is the text of an instance, or a template of fields in braces
+    (default: known names; nli has two)."""
+    fields: tuple[str, ...] = ()
+    """Names of fields, if not known ones: first=NAME and second=NAME, the part of a
+    pair that the model is shown and the one it must write; label=NAME, which the
+    instructions then name, and labels=A,B, names of labels that are numbers, from 0 on;
+    document=NAME, the source that instances share: the control is compared by whole
+    sources (default: instances are taken for independent)."""
+    sample: int = 50
+    """Instances, drawn by what they hold; the paper has 10."""
     control: Path | None = None
     """Instances that cannot have been seen, as easy to guess and of the same sources
     and years; with --recorded, their completions. Without them at most suspected."""
-    group_field: str | None = None
-    """Field of the source that instances share, such as a document: the control is
-    compared by whole sources (default: instances are taken for independent)."""
     prompts: Path | None = None
-    """Other instructions: a .toml or .json file with guided and general templates."""
-    compare: str | None = None
-    """Further methods, comma-separated: first_instances, cdd, ts_guessing_word,
-    ts_guessing_option, file_path."""
-    cdd_samples: int = 20
-    """Samples of each instance for cdd."""
+    """Other instructions: a .toml or .json file with guided and general templates, and
+    stop, texts that end a completion (plain: a line end, where no second piece has
+    one)."""
+    compare: tuple[str, ...] = ()
+    """Further methods, blanks or commas between: first_instances, cdd:N (N samples of
+    each instance, else 20), ts_guessing_word, ts_guessing_option, file_path; and
+    measures of overlap, bleurt:FOLDER (docs/how_to/replicate.md) and embedding:MODEL
+    (its mean hidden states)."""
     new_tokens: int = 500
     """Most tokens of a completion; a small context leaves fewer."""
-    stop: tuple[str, ...] = ()
-    r"""Texts that end a completion, such as "\n" (plain: a line end, where no second
-    piece has one)."""
     seed: int = 0
     """Seeds every draw: folds, resamples, samples."""
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_positive(self, "k", "cdd_samples", "new_tokens")
-        if (self.first_field is None) != (self.second_field is None):
-            raise InputError("--first-field and --second-field go together")
-        check_names("method of --compare", self.comparisons, COMPARISONS)
+        check_positive(self, "sample", "new_tokens")
+        if (self.named("first") is None) != (self.named("second") is None):
+            raise InputError("--fields: first= and second= go together")
+        for name, setting in with_settings(self.compare):
+            check_names("method of --compare", (name,), (*COMPARISONS, *MEASURES))
+            if name in MEASURES and not setting:
+                what = "FOLDER" if name == BLEURT else "MODEL"
+                raise InputError(f"--compare {name}: write {name}:{what}")
+            is_number = setting is None or (name == CDD and setting.isdecimal())
+            if name in COMPARISONS and not (is_number and setting != "0"):
+                takes = "a number, at least 1" if name == CDD else "nothing after it"
+                raise InputError(f"--compare {name}:{setting}: {name} takes {takes}")
+
+    @property
+    def settings(self) -> dict[str, str | None]:
+        """Methods and measures of --compare, and what stands after their names."""
+        return dict(with_settings(self.compare))
 
     @property
     def comparisons(self) -> tuple[str, ...]:
         """Methods of --compare."""
-        if self.compare is None:
-            return ()
-        return tuple(dict.fromkeys(name.strip() for name in self.compare.split(",")))
+        return tuple(name for name in self.settings if name in COMPARISONS)
+
+    @property
+    def cdd_samples(self) -> int:
+        """Samples of each instance for cdd."""
+        return int(self.settings.get(CDD) or _CDD_SAMPLES)
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of labels that are numbers."""
+        named = self.named("labels")
+        return () if named is None else tuple(map(str.strip, named.split(",")))
+
+    @property
+    def names(self) -> tuple[str | None, str]:
+        """What the instructions call dataset and partition."""
+        if self.dataset_name is None:
+            return None, _SPLIT
+        name, colon, split = self.dataset_name.rpartition(":")
+        return (name or None, split) if colon else (split, _SPLIT)
 
 
 def check_reference(design: ReplicationDesign) -> None:
@@ -131,7 +157,7 @@ class ReplicationPlan:
     @property
     def guided(self) -> list[list[str]]:
         """Prompts that name the dataset, of each arm: all that a reference is asked."""
-        names = dict(dataset_name=self.dataset_name, split_name=self.design.split_name)
+        names = dict(dataset_name=self.dataset_name, split_name=self.design.names[1])
         return [
             [self.prompts.guided_prompt(one, **names) for one in arm.instances]
             for arm in self.arms
@@ -209,7 +235,7 @@ def plan_replication(
 
     def k_of(found: list[_Asked]) -> tuple[_Asked, ...]:
         order = np.random.default_rng(design.seed).permutation(len(found))
-        return tuple(found[i] for i in order[: design.k])
+        return tuple(found[i] for i in order[: design.sample])
 
     files = [read(one) for one in (benchmark, design.control) if one is not None]
     # What stands on both sides is no evidence for either; and the smaller file has
@@ -233,7 +259,7 @@ def plan_replication(
             for one in side.instances
         ],
         read=(*fields.texts, fields.label, *of_template, design.text_field),
-        group_field=design.group_field,
+        group_field=design.named("document"),
     )
     items, issues, control_issues = (), (), ()
     if OPTION in design.comparisons:
@@ -255,7 +281,8 @@ def plan_replication(
         if both:
             notes.append(f"{len(both)} issues stand in both files and were not asked")
     # A line end may be spelled out.
-    ends = tuple(words.replace("\\n", "\n") for words in design.stop)
+    prompts = load_prompts(design.task, design.prompts)
+    ends = tuple(typed_newlines(words) for words in prompts.stop)
     if not ends and design.task == "plain":
         # A base model goes on with the next line.
         has_lines = any("\n" in one.second_piece for one in drawn.instances)
@@ -265,8 +292,8 @@ def plan_replication(
         benchmark=loaded,
         drawn=drawn,
         control=next(iter(controls), None),
-        prompts=load_prompts(design.task, design.prompts),
-        dataset_name=design.dataset_name or loaded.name,
+        prompts=prompts,
+        dataset_name=design.names[0] or loaded.name,
         items=items,
         issues=issues,
         control_issues=control_issues,

@@ -161,28 +161,29 @@ class Fields:
             benchmark.rows[index],
             self.label,
             f"{benchmark.name}: example {index + 1}",
-            hint="--label-field must name a field of every record",
+            hint="--fields label=NAME must name a field of every record",
         )
 
 
 def find_fields(benchmark: Benchmark, design: "ReplicationDesign") -> Fields:
     """The fields as they were named, or else usual names that the records have."""
-    task, row, label = design.task, benchmark.rows[0], design.label_field
+    task, row, label = design.task, benchmark.rows[0], design.named("label")
     if label is None and row is not None and "label" in row:
         label = "label"
-    has_text = design.text_field is not None or design.template is not None
-    if design.first_field is not None and design.second_field is not None:
+    has_text = design.text is not None
+    first, second = design.named("first"), design.named("second")
+    if first is not None and second is not None:
         if has_text:
             raise InputError(
-                "--first-field excludes --text-field and --template",
+                "--fields first=NAME excludes --text",
                 hint="a pair has two texts of its own; one text is cut in two",
             )
-        return Fields(texts=(design.first_field, design.second_field), label=label)
+        return Fields(texts=(first, second), label=label)
     if has_text:
         if task == "nli":
             raise InputError(
                 "--task nli takes pairs, not one text",
-                hint="name the fields with --first-field and --second-field",
+                hint="name the fields with --fields first=NAME second=NAME",
             )
         return Fields(label=label)
     names = _PAIR_NAMES if task == "nli" else tuple((name,) for name in _TEXT_NAMES)
@@ -197,9 +198,9 @@ def find_fields(benchmark: Benchmark, design: "ReplicationDesign") -> Fields:
         said = [(one or {}).get(texts[0]) for one in benchmark.rows]
         if len(texts) == 2 or any(isinstance(text, str) for text in said):
             return Fields(texts=texts, label=label)
-    flags = "--text-field F or --template"
+    flags = "--text NAME"
     if task == "nli":
-        flags = "--first-field A --second-field B"
+        flags = "--fields first=A second=B"
     has = "the examples are plain text" if row is None else f"it has: {', '.join(row)}"
     raise InputError(
         f"{benchmark.name}: no field of a known name ({has})",
@@ -249,9 +250,9 @@ def draw_instances(
         at one and the same share and joins its pieces with single spaces; here the
         share differs between texts, and line breaks stay.
     """
-    k, seed, groups = design.k, design.seed, None
-    if design.group_field is not None:
-        groups = benchmark.groups(design.group_field)
+    k, seed, groups = design.sample, design.seed, None
+    if (document := design.named("document")) is not None:
+        groups = benchmark.groups(document, flag=f"--fields document={document}")
     # By content: texts, label and place of its first row, whatever the file's order is.
     rows: dict[str, tuple[tuple[str, ...], str, int]] = {}
     n_too_short = n_elsewhere = 0
@@ -371,7 +372,7 @@ def _label(value: object, names: Sequence[str]) -> str:
     if not text.isdecimal() or int(text) >= len(names):
         raise InputError(
             f"label {text!r} has no name (there are {len(names)}: {', '.join(names)})",
-            hint="--label-names takes the names of labels 0, 1, ... in this order",
+            hint="--fields labels=A,B names labels 0, 1, ... in this order",
         )
     return f"{text} ({names[int(text)]})"
 
@@ -438,6 +439,7 @@ class Prompts:
     guided: str
     general: str
     version: str
+    stop: tuple[str, ...] = ()
 
     @property
     def has_arms(self) -> bool:
@@ -483,10 +485,14 @@ def load_prompts(task: str, path: Path | None = None) -> Prompts:
                     f"{where}: {task}.general: has the place {{{place}}}",
                     hint="the general instruction must not name the partition",
                 )
-    words = json.dumps([*templates.values()]).encode()
+    stop = tables.get("stop", [])
+    if not isinstance(stop, list) or not all(s and isinstance(s, str) for s in stop):
+        raise InputError(f"{where}: stop must be a list of texts, none empty")
+    words = json.dumps([*templates.values(), *stop]).encode()
     digest = hashlib.sha256(words).hexdigest()[:12]
     name = tables.get("name") or Path(where).stem
-    return Prompts(task=task, version=f"{name}/{task}@{digest}", **templates)
+    version = f"{name}/{task}@{digest}"
+    return Prompts(task=task, version=version, stop=tuple(stop), **templates)
 
 
 def _template(where: str, template: object) -> str:

@@ -104,7 +104,7 @@ _ROWS = (
     ReplicationMethod(
         name="bleurt",
         gives="the three tests above on BLEURT, such as bleurt_sign_flip",
-        needs="completions, and a checkpoint (--bleurt DIR)",
+        needs="completions, and a checkpoint (--compare bleurt:DIR)",
         cost=_BOTH,
         finds="likeness of meaning, too",
         source=f"{_GOLCHIN}; Sellam et al. 2020",
@@ -112,7 +112,7 @@ _ROWS = (
     ReplicationMethod(
         name="embedding",
         gives="the three tests above on the cosine of embeddings",
-        needs="completions, and a model (--embedding-model)",
+        needs="completions, and a model (--compare embedding:MODEL)",
         cost=_BOTH,
         finds="likeness of subject",
         source="ours",
@@ -132,7 +132,7 @@ _ROWS = (
         label="peaked samples (CDD)",
         gives="rate of instances whose samples are peaked",
         needs="completions, sampled (--compare cdd)",
-        cost="21k answers (--cdd-samples)",
+        cost="21k answers (--compare cdd:N)",
         finds="texts that come out the same at temperature 0.8; short or formal "
         "answers do that, too",
         source="Dong et al. 2024",
@@ -255,7 +255,7 @@ _WHY = {
     "reference may share it": "The reference may copy a tenth of what the model "
     "copies, or more, as one that reads less well does. That it copies less takes 32 "
     "copies at least (of as many sources, if they are named): ask more instances "
-    "(--k), beside a reference of the same size and kind.",
+    "(--sample), beside a reference of the same size and kind.",
     "reference reads less": "The reference writes less close to the control, which "
     "neither has seen: what it cannot guess, the model may.",
     "reference too close": "What the model copies beyond the reference may be chance.",
@@ -411,7 +411,7 @@ def replication_sentences(rows: Sequence[Any], words: Words) -> list[str]:
     sentences += [_flip_sentence(row) for row in flips if row.p_value is not None]
     if flips and not any(row.method.startswith("bleurt_") for row in flips):
         sentences.append(
-            "BLEURT was left out, since no checkpoint was given (--bleurt, "
+            "BLEURT was left out, since no checkpoint was given (bleurt:DIR, "
             "docs/how_to/replicate.md)."
         )
     found = (*judges, *overlaps, *comparisons)
@@ -517,8 +517,8 @@ def _control_sentences(row: JudgeResult) -> list[str]:
         )
     return [
         f"{found} (Fisher's p = {_p_text(row.p_control)}). {enough}",
-        "This takes instances as independent (--group-field names sources that several "
-        f"share), and {_SAME_KIND}.",
+        "This takes instances as independent (--fields document=NAME names sources "
+        f"that several share), and {_SAME_KIND}.",
     ]
 
 

@@ -117,7 +117,7 @@ def recorded_partition(
     bar: Bar = silent,
 ) -> Partition:
     """Read completions, those of the control as well, and measure them."""
-    group_field = design.group_field
+    group_field = design.named("document")
     recorded = read_recorded(path, group_field=group_field)
     files, warnings = {PARTITION: recorded}, []
     if design.control is not None:
@@ -254,7 +254,7 @@ def _instance(
     where, _, row = record
     group = None
     if group_field is not None:
-        hint = "--group-field must name a column"
+        hint = f"--fields document={group_field} must name a column"
         group = field_of(row, group_field, where, hint=hint)
         if is_missing(group):
             raise InputError(

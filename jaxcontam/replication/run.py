@@ -20,6 +20,8 @@ from jaxcontam.progress import Bar, Progress, default_bar, silent
 from jaxcontam.replication.comparisons import ComparisonInputs, ComparisonResult
 from jaxcontam.replication.control import JudgeResult
 from jaxcontam.replication.design import (
+    BLEURT,
+    EMBEDDING,
     ReplicationDesign,
     ReplicationPlan,
     check_reference,
@@ -141,8 +143,8 @@ def replicate(
         dtype: Matmul precision of a model directory: `float32` or `bfloat16`.
         progress: Called with prompts done and in all, part by part; None draws a bar
             where someone looks, in a terminal or a notebook.
-        **questions: Fields of `ReplicationDesign`: task, k, control, group_field,
-            compare, seed and others; `compare` may be a sequence of names.
+        **questions: Fields of `ReplicationDesign`: task, text, fields, sample,
+            control, compare, seed and others.
 
     Raises:
         InputError: If a file, a field or the model is at fault.
@@ -151,17 +153,28 @@ def replicate(
         Golchin and Surdeanu, arXiv:2308.08493.
     """
     bar = functools.partial(default_bar, progress)
-    compare = questions.get("compare")
-    is_word = isinstance(compare, str)
-    if isinstance(compare, Sequence) and all(isinstance(one, str) for one in compare):
-        questions["compare"] = compare if is_word else ",".join(compare) or None
-    check_names(ReplicationDesign, questions)
+    check_names(ReplicationDesign, questions, "replicate")
     design = ReplicationDesign(**questions)
     if reference is not None:
         check_reference(design)
     plan = plan_replication(benchmark, design)
     with opened(plan, model, reference, tokenizer=tokenizer, dtype=dtype) as asked:
-        return ask(plan, *asked, bar=bar)
+        return ask(plan, *asked, measures=measures_of(design), bar=bar)
+
+
+def measures_of(design: ReplicationDesign) -> list[Measure]:
+    """Measures of overlap that --compare names."""
+    found: list[Measure] = []
+    if folder := design.settings.get(BLEURT):
+        from jaxcontam.replication.bleurt import Bleurt
+
+        found.append(Bleurt.load(Path(folder)).measure)
+    if model := design.settings.get(EMBEDDING):
+        from jaxcontam.models.checkpoint import load_checkpoint
+        from jaxcontam.replication.bleurt import embedding_measure
+
+        found.append(embedding_measure(load_checkpoint(model)))
+    return found
 
 
 @contextlib.contextmanager
@@ -260,7 +273,7 @@ def ask(
         fingerprint=plan.drawn.fingerprint,
         prompt_version=plan.prompts.version,
         arms=arms,
-        group_field=design.group_field,
+        group_field=design.named("document"),
         control_warnings=() if plan.control is None else plan.control.warnings,
         warnings=notes,
     )
@@ -310,7 +323,7 @@ def _compared(
         benchmark=plan.benchmark,
         fingerprint=plan.drawn.fingerprint,
         dataset=plan.dataset_name,
-        split=plan.design.split_name,
+        split=plan.design.names[1],
         instances=plan.drawn.instances,
         prompts=plan.general or plan.guided[0],
         items=plan.items,

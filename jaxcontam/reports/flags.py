@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import tyro
 from tyro.conf import Positional
@@ -16,9 +16,10 @@ from jaxcontam.arguments import check_seed as check_seed
 from jaxcontam.arguments import flag_of as flag_of
 from jaxcontam.arguments import path_word, store_folder, words_of
 from jaxcontam.data.journal import lock
+from jaxcontam.data.templates import RecordText
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX, parse_api
-from jaxcontam.scoring.api.budget import CONCURRENCY, ApiOptions
+from jaxcontam.scoring.api.budget import CONCURRENCY, ApiOptions, Budget
 from jaxcontam.scoring.shares import (
     Division,
     MeshShape,
@@ -34,17 +35,31 @@ STORE_DIR = "store"
 """Folder of scores under `--out`."""
 MERGE = "merge"
 """Value of `--shard` that judges what all shares have scored."""
+POD = "pod"
+"""Value of `--shard` for processes that find each other."""
+NO_STORE = "none"
+"""Value of `--store` that keeps no scores."""
 
 # Fields that change what is printed, or where, and not what is computed.
-_PRINTING = {"json", "shard", "overwrite"}
+_PRINTING = {"json", "shard"}
 # As in `scoring.opened`, whose imports are slow.
 _LM_EVAL_PREFIX, _VLLM_PREFIX = "lm_eval:", "vllm:"
 # Fields that change where and at what price something is computed.
 _WORKING = {
-    *("out", "store", "no_store", "batch_tokens", "mesh", "distributed", "dry_run"),
-    *("concurrency", "price_in", "price_out", "budget", "retry_refused"),
+    *("out", "store", "mesh", "dry_run", "concurrency", "price", "budget"),
+    "retry_refused",
 }
-_API_FLAGS = tuple(field.name for field in dataclasses.fields(ApiOptions))
+_OF_SERVERS = ("tokenizer", "context", "concurrency", "price", "budget")
+# What a command asks comes first in its help, then its texts, its report, servers, and
+# devices.
+_LAST = (
+    *("text", "fields", "no_header", "separator", "max_example_tokens", "limit"),
+    "sample",
+    *("min_effect", "seed", "out", "dry_run", "explain", "json"),
+    *("tokenizer", "concurrency", "price", "budget", "retry_refused"),
+    *("context", "dtype", "store", "mesh", "shard"),
+)
+_T = TypeVar("_T")
 # A text without a second id has nothing to score.
 _LEAST_CONTEXT = 8
 
@@ -65,8 +80,6 @@ class ReportFlags(Flags):
     """Seeds every draw: folds, resamples, samples."""
     out: Path | None = None
     """Folder for the report (default: runs/COMMAND/NAME-DIGEST)."""
-    overwrite: bool = False
-    """Replace the report of another run in --out; scores and answers are kept."""
     json: bool = False
     """Print the report on standard output instead of the table."""
 
@@ -106,17 +119,18 @@ class DtypeFlags(Flags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextFlags(Flags):
+class TextFlags(Flags, RecordText):
     """The text of each record of a file."""
 
-    template: str | None = None
-    r"""Text of a record, such as "Question: {question}\nAnswer: {answer}"."""
-    text_field: str | None = None
-    """Field that is the text (default: the raw line; membership knows the fields of
-    WikiMIA and BookMIA)."""
     no_header: bool = False
     """The first row of a .csv or .tsv file is an example, too; its columns are called
     column_1, column_2, ..."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FirstTextsFlags(TextFlags):
+    """Which texts of a file are read."""
+
     limit: int | None = None
     """Take the first N records of a file, never a sample."""
 
@@ -126,15 +140,56 @@ class TextFlags(Flags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DeviceFlags(DtypeFlags):
+class SpendingFlags(Flags):
+    """What a server may be asked at once, and cost."""
+
+    concurrency: int = CONCURRENCY
+    """For an api: model: requests that are under way at once."""
+    price: str | None = None
+    """For an api: model: price of a million tokens, IN,OUT: of prompts, and of
+    answers."""
+    budget: float | None = None
+    """For an api: model: most that the run may cost, at these prices."""
+
+    def check_spending(self) -> None:
+        """Refuse what no server can be asked for."""
+        check_positive(self, "concurrency")
+        prices = prices_of(self.price)
+        if len(prices) == 1 and self.hour_price is None:
+            raise InputError(
+                f"--price {self.price}: a server has two, IN,OUT",
+                hint="one number is that of a device's hour, for audit --dry-run of a "
+                "model directory",
+            )
+        if self.budget is not None:
+            if not 0 <= self.budget < math.inf:
+                raise InputError(f"--budget must be at least 0, got {self.budget}")
+            if not (self.budget > 0 and sum(prices) > 0):
+                raise InputError(
+                    "--budget needs to be above 0, and --price IN,OUT",
+                    hint="--price 1,1 makes it a number of million tokens",
+                )
+
+    @property
+    def hour_price(self) -> float | None:
+        """Price of a device's hour, where a command says what a model here costs."""
+        return None
+
+    @property
+    def limits(self) -> Budget:
+        """Budget and prices of a server."""
+        both = () if self.hour_price is not None else prices_of(self.price)
+        price_in, price_out = both or (0.0, 0.0)
+        return Budget(max_cost=self.budget, price_in=price_in, price_out=price_out)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeviceFlags(SpendingFlags, DtypeFlags):
     """How scores are computed and kept, and what a server or devices are told."""
 
-    batch_tokens: int | None = None
-    """Tokens a batch (default: by device)."""
     store: str | None = None
-    """Folder of scores, from which a rerun resumes (default: beside the report)."""
-    no_store: bool = False
-    """Keep no scores."""
+    """Folder of scores, from which a rerun resumes (default: beside the report); none
+    keeps none."""
     tokenizer: Path | None = None
     """For an api: model: folder with its tokenizer, whose ids are sent (default: text
     is sent, and the server's own tokens are scored)."""
@@ -142,41 +197,34 @@ class DeviceFlags(DtypeFlags):
     """Tokens that the model reads at once (default: of its config.json; for longrope
     that of the first training, above which all texts turn by the long factors). For an
     api: model likewise, or 2,048; in characters where text is sent (default: 4,096)."""
-    concurrency: int = CONCURRENCY
-    """For an api: model: requests that are under way at once."""
-    price_in: float | None = None
-    """For an api: model: price of a million tokens of prompts."""
-    price_out: float | None = None
-    """For an api: model: price of a million tokens of answers."""
-    budget: float | None = None
-    """For an api: model: most that the run may cost, at these prices."""
     mesh: str | None = None
     """How devices share the work, such as data=4,fsdp=2: 4 copies of the model, each
     divided between 2 devices (default: a copy on every device)."""
     shard: str | None = None
     """Score part I of N (I/N, from 0/N) into --store and end; the same command without
-    it finds all parts and judges. merge: judge, and refuse if a part is missing."""
-    distributed: bool = False
-    """One of the processes of a pod: each scores its part into a store that all see,
-    the first judges. A model larger than a host: they score it together."""
+    it finds all parts and judges. merge: judge, and refuse if a part is missing. pod:
+    one of the processes of a pod; each scores its part into a store that all see, the
+    first judges. A model larger than a host: they score it together."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "batch_tokens")
-        if self.store is not None and self.no_store:
-            raise InputError("--store and --no-store contradict each other")
-        folder = store_folder(self.store)
+        folder = self.store_in(None)
         if folder is not None and folder.exists() and not folder.is_dir():
             raise InputError(f"{self.store}: is a file", hint="--store names a folder")
         super().__post_init__()
 
-    def store_in(self, default: Path) -> Path | None:
+    def store_in(self, default: Path | None) -> Path | None:
         """Folder in which scores are kept, as the flags say; None keeps none."""
-        return None if self.no_store else store_folder(self.store) or default
+        return None if self.store == NO_STORE else store_folder(self.store) or default
 
     @property
     def api_options(self) -> ApiOptions:
         """Options of a server, for `load`."""
-        return ApiOptions(**{name: getattr(self, name) for name in _API_FLAGS})
+        return ApiOptions(
+            tokenizer=self.tokenizer,
+            context=self.context,
+            concurrency=self.concurrency,
+            limits=self.limits,
+        )
 
     @property
     def mesh_shape(self) -> MeshShape:
@@ -185,9 +233,7 @@ class DeviceFlags(DtypeFlags):
 
     def scorer(self, model: "OpenModel", out: Path) -> "SequenceScorer":
         """The scorer of a model, with its store."""
-        return model.make_scorer(
-            store=self.store_of(model, out), batch_tokens=self.batch_tokens
-        )
+        return model.make_scorer(store=self.store_of(model, out))
 
     def store_of(self, model: "OpenModel", out: Path) -> Path | None:
         """The store that the flags name, or one in `--out`, or beside all reports."""
@@ -207,6 +253,17 @@ class ScoringFlags(DeviceFlags):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_device_flags(self, self.model)
+
+
+def prices_of(word: str | None) -> tuple[float, ...]:
+    """The one or two numbers of --price."""
+    try:
+        found = tuple(map(float, word.split(","))) if word is not None else ()
+    except ValueError:
+        found = (math.nan,)
+    if len(found) > 2 or not all(0 <= price < math.inf for price in found):
+        raise InputError(f"--price must be IN,OUT, each at least 0, got {word}")
+    return found
 
 
 def check_positive(command: Any, *names: str) -> None:
@@ -238,13 +295,16 @@ def check_device_flags(command: DeviceFlags, model: str | None) -> None:
         if getattr(command, field.name) == field.default:
             continue
         fits_both = field.name == "context" and has_context
-        if field.name in _API_FLAGS and not (is_served or fits_both):
+        fits_both |= (
+            field.name == "price" and is_here and command.hour_price is not None
+        )
+        if field.name in _OF_SERVERS and not (is_served or fits_both):
             raise InputError(
                 f"{flag_of(field.name)} goes with a model behind a server",
                 hint="such as api:https://host/v1#name",
             )
-        is_of_devices = field.name in ("mesh", "shard", "distributed")
-        is_of_weights = is_of_devices or field.name in ("dtype", "batch_tokens")
+        is_of_devices = field.name in ("mesh", "shard")
+        is_of_weights = is_of_devices or field.name == "dtype"
         if is_of_weights and not is_here and (is_of_devices or model is not None):
             raise InputError(
                 f"{flag_of(field.name)} goes with a model directory",
@@ -255,42 +315,30 @@ def check_device_flags(command: DeviceFlags, model: str | None) -> None:
 
 
 def _check_share(command: DeviceFlags) -> None:
-    if command.shard not in (None, MERGE):
+    if command.shard is None:
+        return
+    if command.shard not in (MERGE, POD):
         parse_share(command.shard)
-    for name in ("shard", "distributed"):
-        if not getattr(command, name):
-            continue
-        if getattr(command, "dry_run", False):
-            raise InputError(f"--dry-run is for one process; leave out --{name}")
-        if command.no_store:
-            raise InputError(
-                f"--{name}: what a process scores is kept in a store",
-                hint="leave out --no-store",
-            )
-        reference = getattr(command, "reference", None) or ()
-        named = (reference,) if isinstance(reference, str) else reference
-        if not all(map(runs_here, named)):
-            raise InputError(f"--{name}: --reference must be a model directory")
-    if command.shard and command.distributed:
-        raise InputError("--shard and --distributed contradict each other")
+    if getattr(command, "dry_run", False):
+        raise InputError("--dry-run is for one process; leave out --shard")
+    if command.store == NO_STORE:
+        raise InputError(
+            "--shard: what a process scores is kept in a store",
+            hint="leave out --store none",
+        )
+    reference = getattr(command, "reference", None)
+    named = getattr(command, "references", (reference,))
+    if not all(runs_here(one) for one in named if one is not None):
+        flag = "--reference" + "s" * hasattr(command, "references")
+        raise InputError(f"--shard: {flag} must be a model directory")
 
 
 def _check_server_flags(command: DeviceFlags, model: str) -> None:
     parse_api(model, flag="MODEL")
-    check_positive(command, "concurrency")
+    command.check_spending()
     if command.context is not None and command.context < _LEAST_CONTEXT:
         raise InputError(
             f"--context must be at least {_LEAST_CONTEXT}, got {command.context}"
-        )
-    for name in ("price_in", "price_out", "budget"):
-        value = getattr(command, name)
-        if value is not None and not 0 <= value < math.inf:
-            raise InputError(f"{flag_of(name)} must be at least 0, got {value}")
-    has_prices = (command.price_in or 0) + (command.price_out or 0) > 0
-    if command.budget is not None and not (command.budget > 0 and has_prices):
-        raise InputError(
-            "--budget needs to be above 0, and --price-in or --price-out",
-            hint="prices of 1 make it a number of million tokens",
         )
 
 
@@ -312,10 +360,10 @@ def open_for(
     own = getattr(command, "model", None)
     if beside is None or (division := beside.division) is None:
         share = None
-        if command.shard not in (None, MERGE):
-            share = parse_share(command.shard)
-        elif command.distributed:
+        if command.shard == POD:
             share = share_of_process(command.mesh_shape)
+        elif command.shard not in (None, MERGE):
+            share = parse_share(command.shard)
         division = Division(share, merges=command.shard == MERGE)
     return load(
         word,
@@ -339,9 +387,8 @@ def own_folder(name: str, command: Any) -> Iterator[None]:
 
     out = getattr(command, "out", None)
     shared = getattr(command, "shard", None) not in (None, MERGE)
-    shared = shared or getattr(command, "distributed", False)
-    has_folder = hasattr(command, "overwrite") or name == "overlap"
-    if out is None or not has_folder or shared or getattr(command, "dry_run", False):
+    is_folder = name in ("audit", "overlap") or isinstance(command, ReportFlags)
+    if out is None or not is_folder or shared or getattr(command, "dry_run", False):
         yield
         return
     made = [place for place in (out, *out.parents) if not place.exists()]
@@ -349,7 +396,8 @@ def own_folder(name: str, command: Any) -> Iterator[None]:
     handle = os.open(out, os.O_RDONLY)
     try:
         lock(handle, out)
-        _keep_other_report(name, command)
+        if name != "overlap":
+            _keep_other_report(name, command)
         yield
     finally:
         os.close(handle)
@@ -364,7 +412,7 @@ def _keep_other_report(name: str, command: Any) -> None:
     from jaxcontam.reports.report_files import REPORT_NAME, read_document
 
     out = command.out
-    if getattr(command, "overwrite", True) or not (out / REPORT_NAME).is_file():
+    if not (out / REPORT_NAME).is_file():
         return
     own = [name]
     for field in dataclasses.fields(command):
@@ -378,7 +426,8 @@ def _keep_other_report(name: str, command: Any) -> None:
     if document.get("results") and sorted(found) != sorted(own):
         raise InputError(
             f"{out}: holds the report of another run ({command_line(found)})",
-            hint="--out names another folder; --overwrite replaces it",
+            hint=f"--out names another folder; or remove {out / REPORT_NAME}: scores "
+            "and answers stay",
         )
 
 
@@ -386,6 +435,15 @@ def flags_of(command: Any) -> tuple[str, ...]:
     """The flags that differ from their defaults, as they were typed."""
     fields = [one for one in dataclasses.fields(command) if not is_positional(one)]
     return words_of(command, [one.name for one in fields if one.name not in _PRINTING])
+
+
+def in_order(command: type[_T]) -> type[_T]:
+    """Order the fields of a command as its help lists them: first what it is about."""
+    fields = command.__dict__["__dataclass_fields__"]
+    for name in _LAST:
+        if name in fields:
+            fields[name] = fields.pop(name)
+    return command
 
 
 def is_positional(field: dataclasses.Field) -> bool:

@@ -20,6 +20,7 @@ from jaxcontam.reports.flags import (
     ReportFlags,
     check_device_flags,
     flags_of,
+    in_order,
     open_for,
     runs_here,
 )
@@ -37,29 +38,30 @@ class _Compared(Flags):
     """Models and files; a base, so that flags keep their order."""
 
     model: Positional[str]
-    """Model directory, hub name, or api:URL#NAME; with --scores a column or a file."""
+    """Model directory, hub name, or api:URL#NAME; with --scored a column or a file."""
     benchmark: Positional[str | None] = None
     """Published items, or hf:ORG/NAME:SPLIT: multiple choice, or with an answer."""
     against: str | None = None
     """Items that cannot have been seen: rewrites, or another split."""
-    reference: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
     """Models that saw neither, two or better five, weaker and stronger than MODEL by
     little, one a family: relatives differ too little."""
 
 
+@in_order
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFields):
+class Inflation(InflationDesign, DeviceFlags, ReportFlags, QuestionFields, _Compared):
     """Estimate the points that a model's score gains by having seen the items.
 
     Examples:
         # rewrites, with the ids of their originals or in their order
-        jaxcontam inflation MODEL test.jsonl --against new.jsonl --reference A B
+        jaxcontam inflation MODEL test.jsonl --against new.jsonl --references A B
         # another split, drawn at random
         jaxcontam inflation MODEL a.jsonl --against b.jsonl --unpaired --equally-hard
         # scores of your own, a column a model
-        jaxcontam inflation NAME test.csv --against new.csv --scores --reference B
+        jaxcontam inflation NAME test.csv --against new.csv --scored --references B
         # or a file a model, with columns item, published, other
-        jaxcontam inflation model.csv --scores --reference a.csv b.csv
+        jaxcontam inflation model.csv --scored --references a.csv b.csv
     """
 
     dry_run: bool = False
@@ -71,17 +73,17 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
             raise InputError("BENCHMARK and --against go together")
         if self.against is not None and self.against == self.benchmark:
             raise InputError(f"--against {self.against}: the published items again")
-        if len({self.model, *self.reference}) <= len(self.reference):
+        if len({self.model, *self.references}) <= len(self.references):
             raise InputError(
-                "--reference names a model twice, or MODEL itself", hint=NAME_ONCE
+                "--references names a model twice, or MODEL itself", hint=NAME_ONCE
             )
-        if self.scores:
+        if self.scored:
             if self.dry_run:
-                raise InputError("--scores asks no model: leave out --dry-run")
+                raise InputError("--scored asks no model: leave out --dry-run")
             return
         if self.benchmark is None:
             raise InputError(
-                "no items to compare", hint="BENCHMARK --against OTHER, or --scores"
+                "no items to compare", hint="BENCHMARK --against OTHER, or --scored"
             )
         check_device_flags(self, self.model)
 
@@ -95,14 +97,14 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
         words = [self.model] if self.benchmark is None else [self.model, self.benchmark]
         found = compare(
             self,
-            (self.model, *self.reference),
+            (self.model, *self.references),
             self.benchmark,
             self.against,
             self._ask,
             (COMMAND, *words, *flags_of(self)),
         )
         name, digest = Path(self.model).stem, found.result.fingerprint
-        if not self.scores:
+        if not self.scored:
             # Answers serve every choice of flags, a report is of one.
             name, digest = self._name, fingerprint([row["text"] for row in found.rows])
         out = self.report_folder(COMMAND, name, digest)
@@ -128,7 +130,7 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
             from jaxcontam.scoring.api.budget import Spending
             from jaxcontam.scoring.prompted_model import ServerSettings, open_prompted
 
-            spending = Spending(self.api_options.limits)
+            spending = Spending(self.limits)
             settings = ServerSettings(spending=spending, concurrency=self.concurrency)
             # A journal is of one process, and a model has one of its own.
             prompted = open_prompted(
@@ -148,7 +150,6 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
             sides.questions,
             progress_bar,
             store=self.store_in(out / opened.store_name),
-            batch_tokens=self.batch_tokens,
             per_byte=self.per_byte,
         )
 
@@ -159,18 +160,18 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
         if not sides.is_choice:
             from jaxcontam.models.hub import model_directory
 
-            models = (self.model, *self.reference)
+            models = (self.model, *self.references)
             for word in filter(runs_here, models):
                 model_directory(word)
-            each = f", and of {counted(len(self.reference), 'reference')}" * bool(
-                self.reference
+            each = f", and of {counted(len(self.references), 'reference')}" * bool(
+                self.references
             )
             return (
                 f"{words}: {counted(n, 'answer')} of at most {self.new_tokens} tokens "
                 f"each of {self.model}{each}. Nothing was asked."
             )
         lines = [f"{words}, in choices."]
-        for word in (self.model, *self.reference):
+        for word in (self.model, *self.references):
             name = "" if word == self.model else f"The reference, {word}: "
             lines.append(name + self._cost_words(word, sides))
         return "\n".join([*lines, "Nothing was scored."])
@@ -190,7 +191,7 @@ class Inflation(InflationDesign, _Compared, DeviceFlags, ReportFlags, QuestionFi
         cost = groups_cost(scorer, choice_groups(sides.questions, opened), set())
         if isinstance(scorer, RemoteScorer):
             assert isinstance(scorer.prompts, CountedPrompts)
-            found = scorer.prompts.estimate(self.api_options.limits)
+            found = scorer.prompts.estimate(self.limits)
             return f"{counted(cost.n_targets, 'token')}; {sending_words(found)}"
         with waiting_for("compiling and timing a batch"):
             time = duration_words(scoring_seconds(scorer, cost.positions))

@@ -95,19 +95,19 @@ def read_sides(
         notes += [f"{file.name}: {words}" for words in file.left_out]
         is_first = not sides
         questions = read_questions(file, design, grouped=is_first or design.unpaired)
-        if is_first and design.group_field is None:
+        if is_first and design.named("document") is None:
             prompts = [one.prompt for one in questions]
             notes += seen_groups(file.rows, item_fields(file, design), prompts)
         if n_out := len(file) - len(questions):
             notes.append(f"records of {file.name} without options, left out: {n_out}")
         keys = [one.item if design.paired else one.prompt for one in questions]
         if is_first or design.unpaired:
-            kept = {keys[i] for i in drawn_places(keys, design.limit)}
+            kept = {keys[i] for i in drawn_places(keys, design.sample)}
         questions = [q for q, key in zip(questions, keys, strict=True) if key in kept]
         if not questions:
             raise InputError(
-                f"{file.name}: no item of the {design.limit} that were drawn",
-                hint="a higher --limit",
+                f"{file.name}: no item of the {design.sample} that were drawn",
+                hint="a higher --sample",
             )
         sides.append(tuple(questions))
         names.append(file.name)
@@ -147,8 +147,8 @@ def seen_groups(
             found.append(f"{n_alike:,} items begin as another one does")
     said = (
         f"{' and '.join(found)}: if such items share a passage or a source, name the "
-        "field with --group-field, for they are no independent draws and the interval "
-        "is too narrow"
+        "field with --fields document=NAME, for they are no independent draws and "
+        "the interval is too narrow"
     )
     return [said] if found else []
 
@@ -176,13 +176,14 @@ def read_scores(
         tables = [[pair[side] for pair in pairs] for side in (0, 1)]
         titles = [PUBLISHED, OTHER]
     groups: list[dict[str, str]] = [{}, {}]
-    if design.group_field is not None:
-        hint = "--group-field must name a column"
+    document = design.named("document")
+    if document is not None:
+        hint = f"--fields document={document} must name a column"
         # A pair belongs where its published item does.
         for side, file in enumerate(files[:1] if design.paired else files):
             read, named = _rows(file)
             for row in read:
-                value = field_of(row, design.group_field, str(file), hint=hint)
+                value = field_of(row, document, str(file), hint=hint)
                 groups[side][str(row[named])] = str(value)
     rows = [
         {
@@ -198,7 +199,7 @@ def read_scores(
         for item in dict.fromkeys(item for column in table for item in column)
     ]
     notes = []
-    if design.group_field is None:
+    if document is None:
         own = {*names, *ITEM_COLUMNS, PUBLISHED, OTHER}
         notes = seen_groups(load_benchmark(files[0]).rows, own)
     return names, titles, rows, notes
@@ -227,7 +228,7 @@ def _rows(path: Path) -> tuple[list[dict[str, object]], str]:
     """Rows of a file, and its column of items."""
     if path.suffix.lower() not in (".csv", ".tsv"):
         raise InputError(
-            f"{path}: not a .csv or .tsv file of scores", hint="see --scores"
+            f"{path}: not a .csv or .tsv file of scores", hint="see --scored"
         )
     rows = [row for row in load_benchmark(path).rows if row is not None]
     name = next((name for name in ITEM_COLUMNS if name in rows[0]), None)

@@ -77,8 +77,8 @@ class InflationDesign(QuestionFields):
     """--against is another split, not rewrites in pairs."""
     equally_hard: bool = False
     """Vouch that --against is as hard, such as a split drawn at random: needed for a
-    verdict without --reference."""
-    scores: bool = False
+    verdict without --references."""
+    scored: bool = False
     """The files are .csv with a column item and a score in [0, 1] a model."""
     per_byte: bool = False
     """Divide the log-probability of a choice by its length."""
@@ -86,14 +86,14 @@ class InflationDesign(QuestionFields):
     """Most tokens of a written answer."""
     min_points: float = MIN_POINTS
     """Inflation that matters: what is smaller need not be found."""
-    limit: int | None = None
+    sample: int | None = None
     """Take N items of each file, drawn by what they hold; pairs stay whole."""
     seed: int = 0
     """Seeds every draw: folds, resamples, samples."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "limit", "new_tokens")
+        check_positive(self, "sample", "new_tokens")
         if not (math.isfinite(self.min_points) and self.min_points > 0):
             raise InputError(f"--min-points must be positive, got {self.min_points}")
 
@@ -106,17 +106,21 @@ class InflationDesign(QuestionFields):
     def words(self) -> tuple[str, ...]:
         """The flags that decide a verdict beside the scores, as they are typed."""
         vouched = words_of(self, ("unpaired", "equally_hard", "min_points"))
-        return vouched + words_of(self, ("group_field",))
+        document = self.named("document")
+        return vouched + (("--fields", f"document={document}") if document else ())
 
     @classmethod
     def said(cls, words: Sequence[str], seed: int = 0) -> "InflationDesign":
         """The design that the words of a command ask for, as far as it judges."""
         given = dict(itertools.pairwise(words))
+        # --group-field of earlier versions.
+        document = f"document={given.get('--group-field', '')}"
+        named = [*(word for word in words if word.startswith("document=")), document]
         return cls(
             unpaired="--unpaired" in words,
             equally_hard="--equally-hard" in words,
             min_points=float(given.get("--min-points", MIN_POINTS)),
-            group_field=given.get("--group-field"),
+            fields=tuple(word for word in named[:1] if word != "document="),
             seed=seed,
         )
 
@@ -171,7 +175,7 @@ def judged_inflation(
         metric=metric,
         chance=chance,
         min_points=design.min_points,
-        group_field=design.group_field,
+        group_field=design.named("document"),
         fingerprint=fingerprint(texts),
         n_published=published_MN.shape[1],
         n_other=other_MP.shape[1],
@@ -371,7 +375,7 @@ def _pairs(
         if row["item"] in by_item:
             raise InputError(
                 f"item {row['item']!r} is published twice",
-                hint="--id-field names what tells items apart",
+                hint="--fields id=NAME names what tells items apart",
             )
         by_item[row["item"]] = row
     rewrites: dict[str, dict[Hashable, Row]] = {}

@@ -64,7 +64,7 @@ _CHECK = (
 )
 _WHY = {
     "no reference": "Nothing shows that the other items are as hard as the published "
-    "ones: --reference names models that saw neither, --equally-hard vouches for them",
+    "ones: --references names models that saw neither, --equally-hard vouches for them",
     "one reference": "One reference does not show how much models differ by "
     "themselves: name two, or better five",
     "outside": "On the other items the model scores outside the references, so these "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxcontam.arguments import Dtype, check_names, public, store_folder
-from jaxcontam.data.questions import Question, QuestionFields
+from jaxcontam.data.questions import Question
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar
 from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes
@@ -23,9 +23,7 @@ from jaxcontam.reports.report_files import Writable, write_files
 from jaxcontam.score_gap.items import Sides, distinct, read_scores, read_sides
 from jaxcontam.score_gap.judging import (
     COMMAND,
-    MIN_POINTS,
     NAME_ONCE,
-    NEW_TOKENS,
     InflationDesign,
     judged_inflation,
 )
@@ -104,21 +102,12 @@ def inflation(
     benchmark: str | Path | None = None,
     *,
     against: str | Path | None = None,
-    reference: Sequence[Any] = (),
-    paired: bool = True,
-    equally_hard: bool = False,
-    scores: bool = False,
-    per_byte: bool = False,
-    new_tokens: int = NEW_TOKENS,
-    min_points: float = MIN_POINTS,
-    limit: int | None = None,
+    references: Sequence[Any] = (),
     tokenizer: Any = None,
-    seed: int = 0,
     dtype: Dtype = "float32",
-    batch_tokens: int | None = None,
     store: str | Path | None = None,
     progress: Progress | None = None,
-    **fields: Any,
+    **items: Any,
 ) -> InflationAnalysis:
     """Estimate the points that a model's score gains by having seen the items.
 
@@ -128,30 +117,18 @@ def inflation(
     Points that an item gives to its rewrite as well are not counted.
 
     Args:
-        model: See `jaxcontam.scoring.load.load`; with `scores` see `read_scores`.
+        model: See `jaxcontam.scoring.load.load`; with `scored` see `read_scores`.
         benchmark: Published items: a file, an hf: name or a task; see `load_benchmark`.
         against: Rewrites of them, or another split of the same kind.
-        reference: Models that saw neither, about as strong as the model and one a
+        references: Models that saw neither, about as strong as the model and one a
             family: relatives of each other differ too little.
-        paired: `against` holds rewrites, with the ids of their originals or in their
-            order; else another split.
-        equally_hard: Vouch that `against` is as hard, such as a split drawn at random:
-            needed for a verdict without references.
-        scores: The files hold scores of items in place of items.
-        per_byte: Divide the log-probability of a choice by its length.
-        new_tokens: Most tokens of a written answer.
-        min_points: Inflation that matters: `no inflation found` means that so much
-            would have been found with a chance of 0.8.
-        limit: Most items of each file, drawn by what they hold; pairs stay whole.
         tokenizer: The fast tokenizer of models in memory.
-        seed: Seeds the bootstrap of `constat`.
         dtype: Matmul precision of model directories.
-        batch_tokens: Tokens of a batch on one device; None chooses.
         store: Folder in which scores are kept; None keeps none.
         progress: Called with what is done and in all; None draws a bar where someone
             looks.
-        **fields: Of `QuestionFields`: template, options_field, answer_field, id_field,
-            group_field.
+        **items: Fields of `InflationDesign`, the flags of `jaxcontam inflation`:
+            unpaired, equally_hard, scored, text, fields, sample, seed, ...
 
     Raises:
         InputError: If items, answers or scores cannot be had.
@@ -160,19 +137,9 @@ def inflation(
         The question is that of Dekoninck et al., "ConStat", arXiv:2405.16281, whose
         estimator stands beside with five references or more.
     """
-    check_names(QuestionFields, fields)
-    design = InflationDesign(
-        unpaired=not paired,
-        equally_hard=equally_hard,
-        scores=scores,
-        per_byte=per_byte,
-        new_tokens=new_tokens,
-        min_points=min_points,
-        limit=limit,
-        seed=seed,
-        **fields,
-    )
-    if not scores and (benchmark is None or against is None):
+    check_names(InflationDesign, items, "inflation")
+    design = InflationDesign(**items)
+    if not design.scored and (benchmark is None or against is None):
         raise InputError("no items to compare", hint="give benchmark and against")
     bar = functools.partial(default_bar, progress)
 
@@ -186,18 +153,17 @@ def inflation(
                 word, tokenizer=tokenizer, dtype=dtype, is_plain=True, beside=beside
             )
             return written_answers(
-                prompted, sides.questions, bar, new_tokens=new_tokens
+                prompted, sides.questions, bar, new_tokens=design.new_tokens
             )
         return chosen_answers(
             load(word, tokenizer=tokenizer, dtype=dtype, beside=beside),
             sides.questions,
             bar,
             store=store_folder(store),
-            batch_tokens=batch_tokens,
-            per_byte=per_byte,
+            per_byte=design.per_byte,
         )
 
-    return compare(design, (model, *reference), benchmark, against, ask)
+    return compare(design, (model, *references), benchmark, against, ask)
 
 
 def compare(
@@ -215,7 +181,7 @@ def compare(
     from jaxcontam.scoring.shares import each_scored
 
     watch = Stopwatch()
-    if design.scores:
+    if design.scored:
         names, titles, rows, notes = read_scores(models, benchmark, against, design)
         result = judged_inflation(
             rows,
@@ -275,13 +241,12 @@ def chosen_answers(
     bar: Bar,
     *,
     store: Path | None,
-    batch_tokens: int | None,
     per_byte: bool,
 ) -> Answers:
     """Scores of a model that chooses by log-probability."""
     from jaxcontam.score_gap.items import choice_scores
 
-    scorer = opened.make_scorer(store=store, batch_tokens=batch_tokens)
+    scorer = opened.make_scorer(store=store)
     with _asking(opened.info.name, questions, bar) as progress:
         scores = choice_scores(
             questions, opened, scorer, per_byte=per_byte, progress=progress

@@ -115,8 +115,8 @@ def room_for(what: str) -> Iterator[None]:
             raise
         raise NoRoomError(
             f"the device has no memory for {what}",
-            hint="a smaller --batch-tokens, --dtype bfloat16 or --mesh fsdp=N needs "
-            "less; or the longest examples cut with --max-example-tokens",
+            hint="--dtype bfloat16 or --mesh fsdp=N needs less; or cut the longest "
+            "examples with --max-example-tokens",
         ) from None
 
 

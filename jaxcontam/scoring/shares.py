@@ -108,7 +108,7 @@ class Division:
         if store is None:
             raise InputError(
                 "--shard: a share is kept in a store, and there is none",
-                hint="leave out --no-store",
+                hint="leave out --store none",
             )
         # From these names a later run knows how many shares there are.
         store.directory.mkdir(parents=True, exist_ok=True)
@@ -190,7 +190,7 @@ class Together:
         told = gather(np.frombuffer(digest.digest(), np.uint8))
         if (told != told[0]).any():
             raise InputError(
-                "--distributed: the processes score other rows than process 0",
+                "the processes score other rows than process 0",
                 hint="run the same command on the same model and files on every host",
             )
         # No halves: a process alone may lack the memory, and all take the same shapes.

@@ -103,8 +103,8 @@ class ScoreStore(RowKeys):
                 raise InputError(
                     f"{self.directory}: other scores are kept for the same rows than "
                     "the device gives now",
-                    hint="its numbers may not repeat from run to run: --no-store, or "
-                    "--store with a new folder",
+                    hint="its numbers may not repeat from run to run: --store none, or "
+                    "a new folder",
                 )
         if not fresh:
             return
@@ -114,7 +114,7 @@ class ScoreStore(RowKeys):
         except OSError as e:
             raise InputError(
                 f"{self.directory}: scores cannot be written ({e.strerror})",
-                hint="--store DIR keeps them in another folder, --no-store nowhere",
+                hint="--store DIR keeps them in another folder, --store none nowhere",
             ) from e
 
     def _knows(self, keys: Sequence[bytes]) -> bool:

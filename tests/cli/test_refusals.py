@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxcontam.cli.main import GONE, main
+from jaxcontam.cli.main import COMMANDS, GONE, flags_of, main
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.report_files import write_files, write_report
 from tests.support.report_documents import audit_report, order_result
@@ -25,10 +25,11 @@ pytestmark = pytest.mark.unoptimised
 
 def _rows():
     """(words, line, hint, files, scene) of each row, and of each word that left."""
-    for place, instead in GONE.items():
-        # A flag alone: what a command needs beside it is not asked for first.
-        line = f"there is no {place.split()[-1]} any more"
-        yield pytest.param(f"{place} x", line, instead, {}, None, id=place)
+    for place, new in GONE.items():
+        line = f"there is no {place.split()[-1]} any more: {new}\n"
+        # What a command needs beside a flag is not asked for first.
+        typed = f"{_command_of(place, new)} {place}".strip()
+        yield pytest.param(f"{typed} x", line, "", {}, None, id=typed)
     path = Path(__file__).with_name("refusals.toml")
     for group in tomllib.loads(path.read_text(encoding="utf-8"))["group"]:
         for words, line, *more in group["rows"]:
@@ -41,6 +42,18 @@ def _rows():
             yield pytest.param(
                 typed, line, hint, files, group.get("scene"), id=f"{name}: {line}"
             )
+
+
+def _command_of(place, new):
+    """A command that had a flag, where several had: it has the new one."""
+    if not place.startswith("--") or place == "--completion":
+        return ""
+    for name, command in COMMANDS.items():
+        known, is_own = flags_of(command), f"{name} {place}" in GONE
+        has_new = new.split()[0] in known or not new.startswith("--")
+        if has_new and not is_own and place not in known:
+            return name
+    raise AssertionError(f"no command has {new}")
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ def reports(pulse, tmp_path_factory):
     plain, other = (str(pulse / f"sets/pydocs-{name}.txt") for name in ("50", "0a"))
     words = {
         "grouped": [*audit, str(grouped), "--group-field", "half"],
-        "ordered": [*audit, str(ordered), "--score-anyway"],
+        "ordered": [*audit, str(ordered), "--order", "anyway"],
         "quick": [*audit, plain, "--tests", "direction"],
         "reversal": [*audit, plain, other, "--tests", "reversal"],
         "combined": [*audit, plain, "--tests", "direction,adjacency,stratified"],
@@ -74,12 +74,12 @@ def words_of_versions(folder, model):
         }
         for i in range(25)
     ]
-    items, options = write_lines(folder / "mc.jsonl", rows), ["--tests", "options"]
+    items = write_lines(folder / "mc.jsonl", rows)
     files = ["--secret", str(secret), "--held-out", str(held_out)]
     return {
         "canary": ["canary", model, *files],
         "variants": ["variants", model, str(variants), "--randomised"],
-        "options": ["audit", model, str(items), *options, "--n-orders", "4"],
+        "options": ["audit", model, str(items), "--tests", "options:4"],
     }
 
 

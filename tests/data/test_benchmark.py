@@ -156,7 +156,7 @@ def test_groups_are_the_values_of_a_field_that_every_record_has(write):
 
 ARRAY = ":{}: not a JSON array (expected an array, column {})"
 PLAIN = ":1: no field 'q' (the example is plain text)"
-WHOLE = "leave out --template"
+WHOLE = "leave out --text"
 EMPTY = ": no examples", "nothing to test in this file"
 SUFFIX = f"one of {SUFFIXES}"
 FOLDER = "there is no folder"

@@ -150,7 +150,7 @@ def test_template_renders_options_in_an_order(tmp_path, row, template, order, te
     assert item.text(order) == text
 
 
-OPTIONS = "--options-field names the field, or several with commas: A,B,C,D"
+OPTIONS = "--fields options=NAME names the field, or options=A,B,C,D several"
 HAS = "(it has: question, subject, choices, answer)"
 
 

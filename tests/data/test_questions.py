@@ -25,7 +25,7 @@ def test_a_record_with_options_is_a_prompt_and_texts_that_may_follow(tmp_path):
     (one,) = read(tmp_path, CHOICE)
     assert (one.item, one.prompt) == ("q7", "Question: 2 + 2?\nAnswer:")
     assert (one.choices, one.answer) == ((" 3", " 4", " 22"), 1)
-    (one,) = read(tmp_path, CHOICE, template="{question}\\n{options}\\nAnswer:")
+    (one,) = read(tmp_path, CHOICE, text="{question}\\n{options}\\nAnswer:")
     assert one.prompt == "2 + 2?\nA. 3\nB. 4\nC. 22\nAnswer:"
     assert (one.choices, one.answer) == ((" A", " B", " C"), 1)
     # A text to continue stands as it is.
@@ -54,25 +54,27 @@ def test_what_is_null_is_neither_asked_nor_right_nor_a_name(tmp_path):
         said, _ = refusal(read, tmp_path, WRITTEN | {"answer": answer})
         assert "no answer" in said
     rows = WRITTEN | {"id": 1}, WRITTEN | {"id": None}
-    assert "example 2: id is null" in refusal(read, tmp_path, *rows, id_field="id")[0]
+    assert (
+        "example 2: id is null" in refusal(read, tmp_path, *rows, fields=("id=id",))[0]
+    )
 
 
 def test_items_without_a_name_have_their_number(tmp_path):
     assert [one.item for one in read(tmp_path, WRITTEN, WRITTEN)] == ["1", "2"]
     named = [WRITTEN | {"of": name} for name in ("x", "y")]
-    assert [one.item for one in read(tmp_path, *named, id_field="of")] == ["x", "y"]
+    assert [one.item for one in read(tmp_path, *named, fields=("id=of",))] == ["x", "y"]
 
 
 @pytest.mark.parametrize(
     ("row", "flags", "words"),
     [
         (CHOICE | {"answer": "maybe"}, {}, "example 1: no field tells the right opt"),
-        (CHOICE, {"template": "{question} {answer}"}, "'answer' is the answer"),
-        (CHOICE | {"cop": 1}, {"template": "{question} {cop}"}, "'cop' is the answer"),
+        (CHOICE, {"text": "{question} {answer}"}, "'answer' is the answer"),
+        (CHOICE | {"cop": 1}, {"text": "{question} {cop}"}, "'cop' is the answer"),
         ({"question": "?", "x": 1}, {}, "example 1: no answer (it has: question, x)"),
         ({"q": "?", "answer": "1"}, {}, "example 1: no question (it has: q, answer)"),
         ({"question": "?", "answer": [""]}, {}, "'answer' holds no answer"),
-        (WRITTEN, {"id_field": "nr"}, "no field 'nr'"),
+        (WRITTEN, {"fields": ("id=nr",)}, "no field 'nr'"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(tmp_path, row, flags, words):

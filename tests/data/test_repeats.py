@@ -114,7 +114,7 @@ def test_a_limit_of_membership_and_inflation_draws(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("".join(f"text {'very ' * i}long\n" for i in range(40)))
     run = read_texts(
-        MembershipDesign(members=str(path), nonmembers=str(path), limit=10)
+        MembershipDesign(members=str(path), nonmembers=str(path), sample=10)
     )
     longest = max(map(len, run.texts))
     assert len(run.texts) == 20 and longest > len(f"text {'very ' * 20}long")
@@ -126,7 +126,7 @@ def test_a_limit_of_membership_and_inflation_draws(tmp_path):
             for i in range(40)
         )
         files[-1].write_text("\n".join(lines))
-    sides = read_sides(*files, InflationDesign(limit=10))
+    sides = read_sides(*files, InflationDesign(sample=10))
     items = [[one.item for one in side] for side in (sides.published, sides.other)]
     assert items[0] == items[1] and len(items[0]) == 10
     assert max(map(int, items[0])) >= 20

@@ -38,7 +38,7 @@ def test_fields_in_braces_are_filled_and_doubled_braces_are_braces(template, tex
 
 HAS = "(it has: q, a, choices, a.b, none, data, raw)"
 INNER = "(it has: data.question, data.tags, data.empty)"
-FORMAT = "--template 'Q: {}': 'q' has a format"
+FORMAT = "--text 'Q: {}': 'q' has a format"
 BRACES = "write {question}, {data.question} or {choices[0]}; {{ and }} are braces"
 
 
@@ -61,9 +61,9 @@ BRACES = "write {question}, {data.question} or {choices[0]}; {{ and }} are brace
             (f"Q: {place}", FORMAT.format(place), BRACES)
             for place in ("{q!r}", "{q!s}", "{q:>9}", "{q:{a}}")
         ),
-        ("{q", "--template '{q': expected '}' before end of string", ""),
-        ("q}", "--template 'q}': Single '}' encountered in format string", ""),
-        ("{q} {", "--template '{q} {': Single '{' encountered in format string", ""),
+        ("{q", "--text '{q': expected '}' before end of string", ""),
+        ("q}", "--text 'q}': Single '}' encountered in format string", ""),
+        ("{q} {", "--text '{q} {': Single '{' encountered in format string", ""),
     ],
 )
 def test_what_cannot_be_filled_says_where_and_what_there_is(template, message, hint):

@@ -32,7 +32,7 @@ def test_parts_are_the_files_of_a_command_once_each_and_counted_by_processes(tmp
 
 
 def findings(p_values, *, verdict=None):
-    cell = Cell(command="audit --seed-file", test="adjacency", kind="a", reader="b")
+    cell = Cell(command="audit --order FILE", test="adjacency", kind="a", reader="b")
     return [Finding(cell=cell, p=p, verdict=verdict) for p in p_values]
 
 

@@ -58,7 +58,7 @@ def test_the_number_beside_a_published_one_is_of_the_same_test(found, mirror):
     row = next(row for row in ROWS if row.name == "mnli")
     model, path = str(mirror / PLANTED), str(mirror / row.set)
     tests = ["adjacency", "sharded_t"]
-    result = jaxcontam.audit(model, path, tests=tests, shuffled=True)
+    result = jaxcontam.audit(model, path, tests=tests, order="random")
     own = found[PLANTED, row.set]
     assert own["published"] == "1.96e-11"
     assert own["ours"] == result["sharded_t"].numbers.p_value

@@ -91,7 +91,7 @@ def test_one_row_without_room_is_one_line_and_exit_2(tmp_path, capsys):
     assert run_command(lambda: scorer.sums(drawn_sequences(3))) == 2
     error, hint = capsys.readouterr().err.splitlines()[-2:]
     assert error.startswith("jaxcontam: error: the device has no memory for 1 rows of ")
-    assert "--batch-tokens" in hint
+    assert "--dtype bfloat16" in hint
     assert list(tmp_path.iterdir()) == []
 
 

@@ -105,11 +105,11 @@ def test_an_error_in_a_gigantic_line_is_a_short_one(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     giant = "x" * 2_000_000
     for words, content in (
-        ("audit m a.jsonl --text-field q", f'{{"{giant}": 1}}\n' * 2),
-        ("audit m b.jsonl --text-field q", f'{{"a": "{giant}\n'),
-        ("audit m a.csv --text-field q", f"{giant},{giant}\n1,2\n"),
-        ("audit m b.csv --text-field q", f"a,b\n{giant}\n"),
-        ("audit m a.json --text-field q", f'[{{"{giant}": 1}}]'),
+        ("audit m a.jsonl --text q", f'{{"{giant}": 1}}\n' * 2),
+        ("audit m b.jsonl --text q", f'{{"a": "{giant}\n'),
+        ("audit m a.csv --text q", f"{giant},{giant}\n1,2\n"),
+        ("audit m b.csv --text q", f"a,b\n{giant}\n"),
+        ("audit m a.json --text q", f'[{{"{giant}": 1}}]'),
         ("prove m.csv", f"1,{giant}\n"),
         (giant, ""),
         (f"audit m b --{giant}", ""),

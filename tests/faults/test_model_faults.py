@@ -42,7 +42,7 @@ def refusal(folder, capsys, *more):
     out = folder.parent / "out"
     before = contents(folder)
     words = ["audit", folder, folder.parent / "b.txt", "--tests", "reversal", *more]
-    message = said([*words, "--out", out, "--no-store"], capsys)
+    message = said([*words, "--out", out, "--store", "none"], capsys)
     assert contents(folder) == before
     assert contents(out) == {}
     return message
@@ -244,7 +244,7 @@ def test_nobody_is_left_with_a_template_when_the_command_is_killed(spoilt):
 def test_an_audit_of_chats_names_the_file_of_the_template(spoilt, capsys):
     path = spoilt / "tokenizer_config.json"
     put(path, chat_template="{{ messages[0].content }}{{ 'a' * 10**10 }}")
-    message = refusal(spoilt, capsys, "--chat-template", "user")
+    message = refusal(spoilt, capsys, "--separator", "chat:user")
     assert f"{path}: the chat template took over" in message
 
 

@@ -58,7 +58,7 @@ def test_score_gives_an_empty_text_empty_lists(pulse, bos, tmp_path, capsys):
     lines = [json.dumps({"text": text}) + "\n" for text in texts]
     path = tmp_path / "x.jsonl"
     path.write_text("".join([*lines[:2], "\n", *lines[2:]]))
-    words = ["score", str(model), str(path), "--text-field", "text", "--out", str(out)]
+    words = ["score", str(model), str(path), "--text", "text", "--out", str(out)]
     assert main(words) == 0
     told = [f"{out}: 4 texts", "x: 1 blank line left out"]
     assert capsys.readouterr().out.splitlines() == told
@@ -172,7 +172,7 @@ def test_audit_shows_names_and_texts_of_a_benchmark(pulse, tmp_path, capsys):
     for more in ("", "--json"):
         assert main([*words, *more.split()]) == 0
     for more in ("--dry-run", "--dry-run --json", "", "--json"):
-        assert main([*words, "--score-anyway", *more.split()]) == 0
+        assert main([*words, "--order", "anyway", *more.split()]) == 0
     assert "not scored" in assert_folder_runs_nothing(out, capsys)
 
 

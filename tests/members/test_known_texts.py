@@ -108,12 +108,12 @@ def test_a_class_label_beside_a_text_is_no_membership(tmp_path):
     path = write_lines(tmp_path / "t.jsonl", rows)
     assert load_labelled(path).labels is None
     assert load_labelled(path, label_field="label").labels == (True, False)
-    design = MembershipDesign(texts=path, text_field="text", length=2)
+    design = MembershipDesign(texts=path, text="text", length=2)
     run = read_texts(design)
     assert run.texts == ("good old", "bad")
     short, label = run.warnings
     assert short.startswith("t: 1 of 2 texts have fewer than 2 words")
-    assert "'label' of t is not read: --label-field label" in label
+    assert "'label' of t is not read: --fields member=label" in label
     # The file says who is a member.
     path = write_lines(tmp_path / "t.jsonl", [{"text": "a", "label": 3}])
     assert load_labelled(path, with_labels=False).labels is None
@@ -137,7 +137,11 @@ NULL = [{"text": "x", "d": 1}, {"text": "y", "d": None}]
     ("message", "rows", "flags"),
     [
         (r"text\? \(it has: a, label.*name it with --te", [{"a": 1, "label": 1}], {}),
-        ("row 4: no field 'book_id'.*--document-field", [*BOOKMIA, {"snippet": 1}], {}),
+        (
+            "row 4: no field 'book_id'.*--fields document",
+            [*BOOKMIA, {"snippet": 1}],
+            {},
+        ),
         (r"row 1: no field 'y' \(it has: te", X, {"label_field": "y"}),
         (r"row 1: no field 'y' \(plain text", ["x"], {"label_field": "y"}),
         ("row 1: no field 'y'", X, {"cluster_field": "y"}),
@@ -147,11 +151,15 @@ NULL = [{"text": "x", "d": 1}, {"text": "y", "d": None}]
         ("row 1: unpaired surrogate", [{"text": "x\ud800"}], {}),
         ("--length must be at least 1, got 0", X, {"length": 0}),
         *[
-            ("row 2: label .* is neither.*--l", [WIKIMIA[0], {"input": "", **row}], {})
+            (
+                "row 2: label .* is neither.*--fields member",
+                [WIKIMIA[0], {"input": "", **row}],
+                {},
+            )
             for row in ({"label": v} for v in (2, -1, 0.5, "x", [1], {"a": 1}))
         ],
         *[
-            (f"row 2: no field '{name}'.*--text-field", [{name: "a"}, row, X[0]], {})
+            (f"row 2: no field '{name}'.*--text", [{name: "a"}, row, X[0]], {})
             for name in ("input", "snippet", "text")
             for row in ({"txt": "b"}, {"label": 1}, "b")
         ],
@@ -199,22 +207,22 @@ def test_rows_of_no_known_format_are_read_as_an_audit_reads_them(name, tmp_path)
 def test_no_label_stands_in_its_own_text(tmp_path):
     rows = [{"text": t, "seen": i % 2} for i, t in enumerate("abcd")]
     path = write_lines(tmp_path / "set.jsonl", rows)
-    run = read_texts(MembershipDesign(texts=path, label_field="seen"))
+    run = read_texts(MembershipDesign(texts=path, fields=("member=seen",)))
     assert run.texts == tuple("abcd")
     write_lines(path, [{"q": "a", "seen": 1}])
     with pytest.raises(InputError, match=r"which field is the text\?"):
-        read_texts(MembershipDesign(texts=path, label_field="seen"))
+        read_texts(MembershipDesign(texts=path, fields=("member=seen",)))
 
 
 def test_a_template_makes_the_text_of_records_on_every_side(tmp_path):
     rows = [{"q": f"a{i}", "a": ".", "known": i % 2} for i in range(4)]
     path = write_lines(tmp_path / "parts.jsonl", rows)
     one = read_texts(
-        MembershipDesign(texts=path, template="{q}{a}", label_field="known")
+        MembershipDesign(texts=path, text="{q}{a}", fields=("member=known",))
     )
     assert one.texts == ("a0.", "a1.", "a2.", "a3.")
     assert one.roles == (NONMEMBER, MEMBER) * 2
-    both = {"members": path, "nonmembers": path, "template": "{q}{a}"}
+    both = {"members": path, "nonmembers": path, "text": "{q}{a}"}
     assert read_texts(MembershipDesign(**both)).texts == one.texts * 2
 
 
@@ -226,7 +234,7 @@ def test_documents_of_three_files_keep_their_names_unless_they_share_one(tmp_pat
         )
         for name in ("asked", "seen", "new")
     )
-    flags = {"text_field": "text", "document_field": "title"}
+    flags = {"text": "text", "fields": ("document=title",)}
     known = {"members": members, "nonmembers": nonmembers, **flags}
     run = read_texts(MembershipDesign(texts=texts, **known))
     assert run.roles == ("text",) * 4 + (MEMBER,) * 4 + (NONMEMBER,) * 4

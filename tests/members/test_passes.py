@@ -232,7 +232,7 @@ def test_batches_after_a_prefix_keep_memory_and_shapes_few():
             (TEXTS, name, missing, f"{name}: needs", flag)
             for name, missing, flag in (
                 ("reference", {"reference": None}, "--reference"),
-                ("dc_pdd", {"corpus_counts": None}, "--corpus"),
+                ("dc_pdd", {"corpus_counts": None}, "dc_pdd:FILE"),
                 ("recall", {"nonmember_prefix": ()}, "--nonmembers"),
                 ("con_recall", {"nonmember_prefix": ()}, "--nonmembers"),
                 ("con_recall", {"member_prefix": ()}, "--members"),

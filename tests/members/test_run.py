@@ -87,7 +87,7 @@ def labelled(model, files):
         scores=("auto", "recall", "con_recall", "codec"),
         shots=2,
         sweep_k=True,
-        fprs=(0.1,),
+        fpr=(0.1,),
     ).save(files / "labelled")
     return files / "labelled"
 
@@ -119,7 +119,7 @@ def books(model, files):
     words = [model, files / "asked-books.jsonl", "--out", out]
     words += ["--members", files / "seen-books.jsonl"]
     words += ["--nonmembers", files / "unseen-books.jsonl"]
-    run(*words, "--text-field", "text", "--document-field", "title")
+    run(*words, "--text", "text", "--fields", "document=title")
     return out
 
 
@@ -306,11 +306,11 @@ def test_flags_are_keywords_and_counts_of_a_corpus_are_kept(model, files, tmp_pa
     path, corpus = tmp_path / "q.jsonl", tmp_path / "corpus.txt"
     write_lines(path, [{"q": text, "id": i} for i, text in enumerate(MEMBERS)])
     corpus.write_text("\n".join(drawn_texts(30, seed=5)))
-    asked = {"text_field": "q", "limit": 12, "scores": "dc_pdd", "corpus": [corpus]}
+    asked = {"text": "q", "sample": 12, "scores": f"dc_pdd:{corpus}"}
     found = jaxcontam.membership(model, path, **asked)
     assert len(found.rows) == 12
-    words = (model, path, "--text-field", "q", "--limit", 12, "--scores", "dc_pdd")
-    words = (*words, "--corpus", corpus, "--out", tmp_path / "out")
+    words = (model, path, "--text", "q", "--sample", 12)
+    words = (*words, "--scores", f"dc_pdd:{corpus}", "--out", tmp_path / "out")
     made = []
     for _ in range(2):
         run(*words)

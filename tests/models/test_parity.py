@@ -170,7 +170,7 @@ def test_context_beyond_a_model_is_refused(case, context, longest, tmp_path):
 
 def test_context_of_a_folder_is_a_flag(pulse, tmp_path):
     words = ["audit", str(pulse / "model"), str(pulse / "sets/pydocs-0a.txt")]
-    words += ["--tests", "reversal", "--no-store"]
+    words += ["--tests", "reversal", "--store", "none"]
     assert main([*words, "--context", "64", "--out", str(tmp_path / "b")]) == 0
     report = json.loads((tmp_path / "b/report.json").read_text())
     assert report["model"]["context"] == 64

@@ -135,7 +135,7 @@ def test_checks_of_options_are_made_again(read, beside, tmp_path):
 )
 def test_users_word_is_of_the_order_that_decides(tests, provenances, read, tmp_path):
     file, model, _ = read
-    found = audited(model, file, tests=tests, shuffled=True, score_anyway=True)
+    found = audited(model, file, tests=tests, order=("random", "anyway"))
     assert {r.method: r.order_provenance for r in found.results} == provenances
     found.save(tmp_path)
     assert verified(tmp_path) == ([], len(provenances))
@@ -153,7 +153,7 @@ def test_options_of_a_task_that_code_made_are_of_unknown_order(read):
     row = jaxcontam.audit(model, task, tests="options").primary
     assert row.order_provenance == "unknown"
     # A seed file tells of the order of a file.
-    seed = {"shuffled": True, "seed_file": (file,)}
+    seed = {"order": ("random", str(file))}
     AuditDesign(tests="options", **seed)
     with pytest.raises(InputError, match="exclude each other"):
         AuditDesign(tests="reversal,options", **seed)
@@ -203,11 +203,12 @@ def test_right_options_in_one_place_ask_for_fix_answer(pulse, tmp_path, capsys):
     assert row["n_strata"] + row["n_dropped"] == row["n_examples"] == 60
     assert row["effect_unit"] == "nats per item"
     assert f"{row['n_dropped']} of 60 items were left out" in said
-    assert row["verdict"] == "invalid design" and "--fix-answer" in said
+    assert row["verdict"] == "invalid design"
+    assert "--tests options:fixed,reversal" in said
     assert other["method"] == "reversal"
-    row, said = audit("options", "--fix-answer")
+    row, said = audit("options:fixed")
     assert row["verdict"] != "invalid design"
     assert row["null"] == "exchangeability of wrong options"
-    with np.load(tmp_path / "--fix-answer/orders.npz") as archive:
+    with np.load(tmp_path / "options:fixed/orders.npz") as archive:
         orders_KMS = archive["0/orders"]
     assert set(orders_KMS[..., 1].ravel()) <= {1, -1}

@@ -64,7 +64,7 @@ def test_value_in_two_runs_is_no_block(tmp_path):
 
 def test_blocks_make_a_grouped_file_a_valid_design(tmp_path, pulse, capsys):
     path = write(tmp_path / "x.jsonl", THREE_EACH)
-    words = ["audit", str(pulse / "model"), str(path), "--text-field", "q"]
+    words = ["audit", str(pulse / "model"), str(path), "--text", "q"]
     words += ["--tests", "adjacency", "--json"]
     assert main([*words, "--out", str(tmp_path / "plain")]) == 0
     (plain,) = json.loads(capsys.readouterr().out)["unscored"]
@@ -101,7 +101,7 @@ def test_limit_never_cuts_a_block(tmp_path, pulse, capsys):
     with pytest.raises(InputError, match="the first block of passage has 2 examples"):
         whole_blocks(benchmark, "passage", 1)
     path = write(tmp_path / "y.jsonl", THREE_EACH)
-    words = ["audit", str(pulse / "model"), str(path), "--text-field", "q", "--json"]
+    words = ["audit", str(pulse / "model"), str(path), "--text", "q", "--json"]
     flags = ["--block-field", "passage", "--limit", "59", "--tests", "reversal"]
     assert main([*words, *flags, "--out", str(tmp_path / "out")]) == 0
     (row,) = json.loads(capsys.readouterr().out)["results"]
@@ -113,7 +113,7 @@ def test_secondary_test_without_an_order_is_left_out(tmp_path, pulse, capsys):
     path = write(tmp_path / "x.jsonl", ["a", "b"] * 20, side=lambda i, _: "lmr"[i % 3])
     words = ["audit", str(pulse / "model"), str(path), "--group-field", "side"]
     # Sides that take turns are no random order.
-    flags = ["--tests", "permutation,reversal", "--n-orders", "2", "--score-anyway"]
+    flags = ["--tests", "permutation:2,reversal", "--order", "anyway"]
     assert main([*words, *flags, "--out", str(tmp_path / "out"), "--json"]) == 0
     captured = capsys.readouterr()
     found = [row["method"] for row in json.loads(captured.out)["results"]]

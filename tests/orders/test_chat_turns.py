@@ -1,4 +1,4 @@
-"""`audit --chat-template`: examples as turns of a chat, and what tuned models are."""
+"""`audit --separator chat:TURN`: examples as turns of a chat, and tuned models."""
 
 import json
 import shutil
@@ -68,7 +68,7 @@ def test_a_chat_is_read_with_the_space_that_stands_before_a_text_in_tuning(tmp_p
         given_tokenizer=None,
     )
     texts = [f"two spaces {i}" for i in range(12)]
-    design = AuditDesign(tests="stratified", chat_template="user", shuffled=True)
+    design = AuditDesign(tests="stratified", separator="chat:user", order=("random",))
     files = read_files(texts, design)
     (planned,), _ = plan_audit(files.benchmarks, files, model, design)
     expected = [made.encode(f"<s>[{text}]", add_special_tokens=False) for text in texts]
@@ -89,8 +89,16 @@ def test_report_says_that_a_tuned_model_read_chats(chat_model, tmp_path, capsys)
     rng = np.random.default_rng(0)
     lines = [" ".join(rng.choice([*"abcdefgh"], 4)) for _ in range(60)]
     path.write_text("\n".join(dict.fromkeys(lines)))
-    words = ["audit", str(chat_model), str(path), "--shuffled", "--out", str(out)]
-    assert main([*words, "--chat-template", "user"]) == 0
+    words = [
+        "audit",
+        str(chat_model),
+        str(path),
+        "--order",
+        "random",
+        "--out",
+        str(out),
+    ]
+    assert main([*words, "--separator", "chat:user"]) == 0
     warnings = json.loads((out / "report.json").read_text())["results"][0]["warnings"]
     assert any("as the user's turn of a chat, by the model's" in w for w in warnings)
     assert any("may have been tuned (chat template)" in w for w in warnings)
@@ -130,7 +138,7 @@ def test_tuned_models_are_told(pulse, tmp_path, template, card, said):
         ),
         (TEMPLATE + "{{ strftime_now('%f') }}", "user", "reads the clock"),
         (None, "user", "has no chat template"),
-        (TEMPLATE, "both", "b: example 1: --chat-template both needs"),
+        (TEMPLATE, "both", "b: example 1: --separator chat:both needs"),
     ],
 )
 def test_templates_that_lose_text_are_refused(chat_model, template, turn, words):

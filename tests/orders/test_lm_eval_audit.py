@@ -59,7 +59,7 @@ def load(tasks, monkeypatch):
 def test_results_hold_a_verdict_of_each_task(pulse, tasks, load, tmp_path):
     folder = tmp_path / "report"
     name = str(pulse / "model")
-    arguments = {"pretrained": name, "shuffled": True, "report": str(folder)}
+    arguments = {"pretrained": name, "order": "random", "report": str(folder)}
     results = simple_evaluate(
         model="jaxcontam_audit",
         model_args=arguments,

@@ -70,20 +70,20 @@ def test_file_in_another_order_costs_no_model(file, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "flag", "is_opened"),
+    ("name", "order", "is_opened"),
     [
         ("shuffled", None, True),
-        ("by_length", "--score-anyway", True),
+        ("by_length", "anyway", True),
         # Runs are no fault of direction, which is asked first.
         ("in_runs", None, True),
-        ("in_runs", "--shuffled", False),
+        ("in_runs", "random", False),
     ],
 )
 def test_model_is_opened_for_files_that_pass_or_are_scored_anyway(
-    file, name, flag, is_opened, tmp_path, monkeypatch, capsys
+    file, name, order, is_opened, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    flags = [] if flag is None else [flag]
+    flags = [] if order is None else ["--order", order]
     assert main(["audit", "nowhere", str(file(name)), *flags]) == (2 * is_opened)
     said = capsys.readouterr().err
     assert ("nowhere: no such model directory" in said) == is_opened

@@ -60,7 +60,7 @@ def test_plan_from_a_pilot_repeats_its_standard_error(pulse, tmp_path, capsys):
 
 
 def test_test_that_the_pilot_lacks_borrows_the_spread_of_whole_orders(capsys, pulse):
-    words = ["--pilot", str(pulse), "--benchmark", "pydocs-1", "--effect", "1"]
+    words = ["--pilot", str(pulse), "--pilot-benchmark", "pydocs-1", "--effect", "1"]
     sd = planned(capsys, *words, "--tests", "permutation,reversal,stratified")["sd"]
     assert sd["permutation"] in (sd["stratified"], sd["reversal"])
     assert main(["plan", *words, "--tests", "permutation"]) == 0

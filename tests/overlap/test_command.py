@@ -188,15 +188,15 @@ def test_text_field_and_template_choose_the_texts(files, capsys):
     # An example without its text keeps its id and is in no list.
     rows = [record, {"q": None, "a": None}, {"q": "x", "a": "null"}]
     (files / "bench.jsonl").write_text("\n" + "\n".join(map(json.dumps, rows)))
-    words = ["overlap", "docs", "bench.jsonl", "--text-field", "body", "--out"]
-    assert main([*words, "p", "--benchmark-field", "a"]) == 0
+    words = ["overlap", "docs", "bench.jsonl", "--corpus-field", "body", "--out"]
+    assert main([*words, "p", "--text", "a"]) == 0
     said = capsys.readouterr().out
     assert "1 example has no words and is in no list" in said
     assert said.endswith("\nbench: 1 blank line left out\n")
     assert (files / "p/found.txt").read_text() == "0\n"
     assert (files / "p/not_found.txt").read_text() == "2\n"
     (files / "bench.jsonl").write_text(json.dumps(record))
-    assert main([*words, "o", "--template", "{q} {a}"]) == 0
+    assert main([*words, "o", "--text", "{q} {a}"]) == 0
     for out in "op":
         row, *_ = json.loads((files / out / "overlap.json").read_text())["examples"]
         assert (row["rule"], row["form"]) == ("exact", "text")

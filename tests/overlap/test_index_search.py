@@ -85,12 +85,12 @@ def test_planted_example_is_found_with_its_context_and_a_clean_one_is_not(capsys
 
 def test_what_needs_more_requests_than_the_budget_sends_none(capsys):
     with serving(Index(sentence(40))) as (url, requests):
-        assert searched(url, "--budget", "7") == 2
+        assert searched(url, "--max-queries", "7") == 2
         assert not requests
         err = capsys.readouterr().err
-        assert "v4_tiny: 8 requests, which is more than --budget 7\n" in err
-        assert searched(url, "--budget", "8") == 0
-    assert "--budget" not in result()["command"], "no result depends on it"
+        assert "v4_tiny: 8 requests, which is more than --max-queries 7\n" in err
+        assert searched(url, "--max-queries", "8") == 0
+    assert "--max-queries" not in result()["command"], "no result depends on it"
 
 
 def test_busy_server_and_an_answer_without_a_count_are_asked_again():

@@ -73,7 +73,11 @@ def test_counts_that_lack_a_task_or_are_of_other_texts_are_refused(corpus, capsy
     limit = ["--limit", "5"]
     for flags, change, message in (
         ([], None, "00000.counts.npz: counts of other texts"),
-        ([*limit, "--text-field", "body"], None, "--text-field goes with files, not"),
+        (
+            [*limit, "--corpus-field", "body"],
+            None,
+            "--corpus-field goes with files, not",
+        ),
         (limit, second.unlink, "counts: counts of 1 of 2 tasks"),
         (limit, lambda: first.write_bytes(b"PK\x03\x04 cut"), "damaged counts"),
     ):

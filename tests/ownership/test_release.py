@@ -126,12 +126,12 @@ def test_rows_without_a_header_are_all_moved_or_refused(tmp_path, capsys):
     assert main(words) == 0
     released = tmp_path / "x-released.csv"
     with pytest.raises(InputError, match="its records differ") as found:
-        read_files(released, AuditDesign(seed_file=(seed,), no_header=True))
+        read_files(released, AuditDesign(order=(str(seed),), no_header=True))
     assert "--no-header" in found.value.hint
     seed.unlink(), released.unlink()
     assert main([*words, "--no-header"]) == 0
     (file,) = read_files(
-        released, AuditDesign(seed_file=(seed,), no_header=True)
+        released, AuditDesign(order=(str(seed),), no_header=True)
     ).benchmarks
     assert len(file) == 30 and file.order_provenance == "released"
     assert main([*words[:1], str(released), *words[2:], "--check", "--no-header"]) == 0
@@ -199,7 +199,7 @@ def test_audit_of_a_released_file_assumes_nothing_of_it(pulse, tmp_path, capsys)
     assert main(["release", str(path), "--seed-file", str(seed)]) == 0
     capsys.readouterr()
     words = ["audit", str(pulse / "model"), "--tests", "reversal", "--out", str(out)]
-    assert main([*words, str(released), "--seed-file", str(seed)]) == 0
+    assert main([*words, str(released), "--order", str(seed)]) == 0
     said = capsys.readouterr()
     (row,) = json.loads((out / "report.json").read_text())["results"]
     assert row["order_provenance"] == "released"
@@ -225,7 +225,7 @@ def test_audit_of_a_released_file_assumes_nothing_of_it(pulse, tmp_path, capsys)
     assert "a commitment was not checked" in capsys.readouterr().out
     seed.write_bytes(kept)
     words[-1] = str(tmp_path / "other")
-    assert main([*words, str(path), "--seed-file", str(seed)]) == 2
+    assert main([*words, str(path), "--order", str(seed)]) == 2
     assert capsys.readouterr().err == (
         f"jaxcontam: error: {path}: not the file that {seed} released (the same "
         "records in another order)\n"

@@ -63,7 +63,7 @@ def test_studentised_rows_are_weighed_by_their_own_spread(save, prove):
     matrix_KM = drawn(5, 4) * np.array([[1.0], [1e3], [1.0], [50.0], [1e-2]])
     spread_K1 = matrix_KM.std(axis=1, ddof=1, keepdims=True)
     scores_KM = (matrix_KM - matrix_KM.mean(axis=1, keepdims=True)) / spread_K1
-    found = prove(save("m.npy", matrix_KM), scores="studentised")
+    found = prove(save("m.npy", matrix_KM), statistic="studentised")
     assert found["scores"] == "studentised"
     assert found["p_value"] == pytest.approx(enumerated_p(scores_KM), rel=1e-9)
     plain = prove(save("m.csv", matrix_KM))
@@ -127,7 +127,7 @@ def test_report_has_the_fields_of_the_interface_and_the_archive_the_scores(
     with np.load(out / "orders.npz") as archive:
         assert set(archive.files) == {"0/scores", "0/boundaries"}
         np.testing.assert_array_equal(archive["0/scores"], matrix_KM)
-    assert main([*words, "--overwrite", "--json"]) == 0
+    assert main([*words, "--json"]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out) == json.loads((out / "report.json").read_text())
     assert printed.err == ""

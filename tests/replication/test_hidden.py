@@ -341,7 +341,7 @@ def test_call_asks_for_the_files_of_both_sides_but_for_issues_of_both(tmp_path):
         write(tmp_path / f"{name}.jsonl", [*rows_of(12, name), *rows_of(2, "both")])
         for name in ("src", "new")
     )
-    flags = {"text_field": "problem_statement", "compare": "file_path", "k": 10}
+    flags = {"text": "problem_statement", "compare": ("file_path",), "sample": 10}
     design = ReplicationDesign(control=new, task="plain", **flags)
     plan = plan_replication(own, design)
     assert any("2 issues stand in both files" in words for words in plan.warnings)

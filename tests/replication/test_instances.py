@@ -30,9 +30,9 @@ def find(benchmark, **flags):
     return find_fields(benchmark, ReplicationDesign(**flags))
 
 
-def draw(benchmark, fields, *, elsewhere=(), **flags):
+def draw(benchmark, found, *, elsewhere=(), **flags):
     design = ReplicationDesign(**flags)
-    return draw_instances(benchmark, fields, design, elsewhere=elsewhere)
+    return draw_instances(benchmark, found, design, elsewhere=elsewhere)
 
 
 def plain(texts):
@@ -80,21 +80,23 @@ def test_cuts_at_a_sentence_when_there_are_several_and_inside_the_only_one():
 def test_a_draw_depends_on_the_texts_the_seed_and_no_more_than_k():
     texts = some_texts(40)
     shuffled = random.Random(0).sample(texts, 40)
-    a, b = (draw(plain(rows), TEXT, k=10, seed=1) for rows in (texts, shuffled))
+    a, b = (draw(plain(rows), TEXT, sample=10, seed=1) for rows in (texts, shuffled))
     assert a.fingerprint == b.fingerprint
     indices = [[one.index for one in of.instances] for of in (a, b)]
     assert [texts[i] for i in indices[0]] == [shuffled[i] for i in indices[1]]
-    assert draw(plain(texts), TEXT, k=30, seed=1).instances[:10] == a.instances
-    assert draw(plain(texts), TEXT, k=10, seed=2).fingerprint != a.fingerprint
+    assert draw(plain(texts), TEXT, sample=30, seed=1).instances[:10] == a.instances
+    assert draw(plain(texts), TEXT, sample=10, seed=2).fingerprint != a.fingerprint
     # The fingerprint sees pieces and not places, and another cut of the same texts.
-    other = draw(plain(["First of all", *texts]), TEXT, k=41, seed=0)
+    other = draw(plain(["First of all", *texts]), TEXT, sample=41, seed=0)
     kept = [i for i in other.instances if not i.first_piece.startswith("First")]
-    every = [draw(plain(texts), TEXT, k=40, seed=seed).fingerprint for seed in (0, 1)]
+    every = [
+        draw(plain(texts), TEXT, sample=40, seed=seed).fingerprint for seed in (0, 1)
+    ]
     assert instances_fingerprint(kept) == every[0] != every[1]
 
     # The published code seeds anew for each row, so all are cut at 59 % of the words.
     rows = [" ".join(["w"] * 99 + [str(i)]) for i in range(60)]
-    drawn = draw(plain(rows), TEXT, k=60, seed=0)
+    drawn = draw(plain(rows), TEXT, sample=60, seed=0)
     shares = {len(one.first_piece.split()) / 100 for one in drawn.instances}
     assert len(shares) > 15 and min(shares) >= 0.4 and max(shares) <= 0.7
 
@@ -104,7 +106,7 @@ def test_every_row_is_drawn_equally_often():
     counts = np.zeros(8)
     n = 2000
     for seed in range(n):
-        drawn = draw(texts, TEXT, k=2, seed=seed)
+        drawn = draw(texts, TEXT, sample=2, seed=seed)
         counts[[one.index for one in drawn.instances]] += 1
     # 5 standard errors of a share of 1/4 at n = 2000.
     assert np.abs(counts / n - 1 / 4).max() < 5 * np.sqrt(0.25 * 0.75 / n)
@@ -113,7 +115,7 @@ def test_every_row_is_drawn_equally_often():
 def test_what_is_too_short_or_stands_twice_or_elsewhere_is_counted_not_drawn():
     texts = ["two  words", "Two words", "three more words", "four more of them", "one"]
     elsewhere = text_keys(plain(["THREE more\nwords"]), TEXT)
-    drawn = draw(plain([*texts, ""]), TEXT, k=5, seed=0, elsewhere=elsewhere)
+    drawn = draw(plain([*texts, ""]), TEXT, sample=5, seed=0, elsewhere=elsewhere)
     counts = drawn.n_rows, drawn.n_duplicates, drawn.n_elsewhere, drawn.n_too_short
     assert counts == (6, 1, 1, 2)
     assert sorted(one.index for one in drawn.instances) == [1, 3]
@@ -124,11 +126,11 @@ def test_a_text_that_is_null_is_not_drawn():
     rows = [{"text": None, "question": "Which field is it?", "label": float("nan")}]
     rows += [{**rows[0], "text": text} for text in (*some_texts(2), float("nan"))]
     fields = find(records(rows), task="classification")
-    drawn = draw(records(rows), fields, k=9, seed=0)
+    drawn = draw(records(rows), fields, sample=9, seed=0)
     assert (fields.texts, drawn.n_too_short, len(drawn.instances)) == (("text",), 2, 2)
     assert {one.label for one in drawn.instances} == {None}
     pairs = Fields(texts=("question", "text"))
-    drawn = draw(records(rows), pairs, k=9, seed=0)
+    drawn = draw(records(rows), pairs, sample=9, seed=0)
     assert (drawn.n_too_short, len(drawn.instances)) == (2, 2)
 
 
@@ -142,8 +144,8 @@ def test_pairs_keep_both_texts_whole():
     fields = find(records(rows), task="nli")
     assert fields.texts == ("premise", "hypothesis")
     names = ("entailment", "not_entailment")
-    more = {"label_names": names, "group_field": "book"}
-    drawn = draw(records(rows), fields, k=9, seed=0, **more)
+    more = {"fields": (f"labels={','.join(names)}", "document=book")}
+    drawn = draw(records(rows), fields, sample=9, seed=0, **more)
     assert drawn.n_too_short == 1 and len(drawn.instances) == 5
     for one in drawn.instances:
         row = rows[one.index]
@@ -167,7 +169,8 @@ def test_pairs_keep_both_texts_whole():
 def test_labels_are_written_with_their_names(label, names, expected):
     benchmark = records([{"text": "some words here", "label": label}])
     fields = find(benchmark, task="classification")
-    drawn = draw(benchmark, fields, k=1, seed=0, label_names=names)
+    more = {"fields": (f"labels={','.join(names)}",)} if names else {}
+    drawn = draw(benchmark, fields, sample=1, seed=0, **more)
     assert drawn.instances[0].label == expected
     assert any("no label" in words for words in drawn.warnings) == (expected is None)
     # A summary is read from its own field.
@@ -259,5 +262,8 @@ def test_own_wording_gives_own_version(tmp_path):
     toml = loaded("t.toml", "\n".join(["[nli]", *rows]))
     own, same = prompts.version.split("@"), toml.version.split("@")
     assert (own[0], same[0], own[1]) == ("mine/nli", "t/nli", same[1])
+    ends = loaded("e.toml", "\n".join(['stop = ["\\n\\n"]', "[nli]", *rows]))
+    assert (ends.stop, prompts.stop) == (("\n\n",), ())
+    assert ends.version.split("@")[1] != own[1]
     tables["general"] += "!"
     assert loaded("p.json", json.dumps({"nli": tables})).version.split("@")[1] != own[1]

@@ -223,7 +223,7 @@ KINDS = {
 def drawn(texts):
     rows = tuple({"text": text} for text in texts)
     benchmark = Benchmark("set", tuple(map(str, rows)), rows)
-    design = ReplicationDesign(task="plain", k=len(texts))
+    design = ReplicationDesign(task="plain", sample=len(texts))
     return draw_instances(benchmark, find_fields(benchmark, design), design).instances
 
 

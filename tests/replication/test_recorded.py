@@ -171,7 +171,8 @@ def test_completions_and_a_sheet_that_people_filled_in_are_judged(tmp_path, caps
     with (out / "annotate.csv").open(newline="", encoding="utf-8-sig") as file:
         rows = [row | {"label_1": "no"} for row in csv.DictReader(file)]
     sheet = saved(tmp_path / "filled.csv", rows)
-    found = run(tmp_path, own, None, "--annotated", sheet, "--overwrite")
+    (out / "report.json").unlink()
+    found = run(tmp_path, own, None, "--annotated", sheet)
     assert found["judge_human"]["n_exact"] == 0
     assert found["judge_local"]["agreement"] == 0.8
 
@@ -281,7 +282,8 @@ def test_sources_are_named_by_the_column_and_asked_for_where_one_repeats(
     by_four = {"book": lambda i: f"b{i // 8}", "generated_general_completion": str}
     assert beside(tmp_path, **by_four)["verdict"] == "contaminated"
     assert "The field book has 5 values in 80 instances" in said_by(capsys)
-    row = beside(tmp_path, "--group-field", "book", "--overwrite", **by_four)
+    (tmp_path / "out/report.json").unlink()
+    row = beside(tmp_path, "--fields", "document=book", **by_four)
     # Each book stands on both sides, and exchanges its instances.
     assert (row["group_field"], row["n_groups"], row["n_shared"]) == ("book", 5, 5)
     assert "The field book has" not in said_by(capsys)

@@ -38,7 +38,8 @@ def test_a_reference_is_asked_the_same_and_enters_the_verdict(
     assert row["primary"] and row["reason"] == "no reference"
     assert row["control_copies"] == 0
     shutil.copytree(model, tmp_path / "copy")
-    words += ["--overwrite", "--reference"]
+    (out / "report.json").unlink()
+    words += ["--reference"]
     assert main([*words, str(tmp_path / "copy")]) == 2
     assert "the reference is the model itself" in capsys.readouterr().err
     words += [str(tmp_path / "ref")]
@@ -67,7 +68,7 @@ def test_a_reference_is_asked_the_same_and_enters_the_verdict(
 def test_samples_of_a_base_model_end_where_its_completions_do(model, tmp_path):
     (tmp_path / "lines.txt").write_text("\n".join([*MEMBERS[:3], "short"]))
     words = ["replicate", model, str(tmp_path / "lines.txt"), "--task", "plain"]
-    words += ["--compare", "cdd", "--cdd-samples", "1", "--k", "2", "--new-tokens", "8"]
+    words += ["--compare", "cdd:1", "--sample", "2", "--new-tokens", "8"]
     assert main([*words, "--out", str(tmp_path / "out")]) == 0
     found = results(tmp_path / "out")
     assert 'stop=["\\n"]' in found["cdd"]["setting"]

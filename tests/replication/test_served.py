@@ -62,7 +62,7 @@ def test_a_server_that_knows_the_set_by_name_is_found(
     model, seen = server(knows)
     judge, judged = server(lambda prompt: "Yes (exact match)")
     words = ["replicate", model, pairs, "--task", "nli", "--judge", judge]
-    words += ["--dataset-name", "PAIRS", "--label-names", "no", "yes"]
+    words += ["--dataset-name", "PAIRS", "--fields", "labels=no,yes"]
     out = tmp_path / "out"
     words += ["--out", str(out)]
     assert main(words) == 0
@@ -79,8 +79,8 @@ def test_a_server_that_knows_the_set_by_name_is_found(
     assert (keys(seen), keys(judged)) == ({f"Bearer {KEY}"}, {f"Bearer {JUDGE_KEY}"})
     assert main(["verify", str(out)]) == 0
     capsys.readouterr()
-    prices = ["--price-in", "1", "--price-out", "2", "--compare", "cdd"]
-    assert main([*words, *prices, "--cdd-samples", "2", "--dry-run"]) == 0
+    prices = ["--price", "1,2", "--compare", "cdd:2"]
+    assert main([*words, *prices, "--dry-run"]) == 0
     said = capsys.readouterr().out
     # 24 completions are there; a greedy answer and two samples each, and four checks.
     assert f"{12 * 3 + 4} requests to send, 24 answered before" in said
@@ -120,7 +120,7 @@ def test_a_reference_elsewhere_has_a_key_of_its_own_and_is_judged(
     words = ["replicate", model, pairs, "--task", "nli", "--control", control]
     words += ["--dataset-name", "PAIRS", "--judge", judge, "--reference", reference]
     words += ["--out", str(tmp_path / "out")]
-    prices = ["--price-in", "1", "--price-out", "1"]
+    prices = ["--price", "1,1"]
     assert main([*words, *prices, "--dry-run"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     # Guided completions of both sides, and the model's general ones.
@@ -168,7 +168,8 @@ def test_refusals_are_counted_and_end_with_3(server, pairs, tmp_path, monkeypatc
         assert main(["verify", str(tmp_path / name)]) == 0
     # No readable judgement is no verdict.
     judge, _ = server(lambda prompt: "Perhaps.")
-    judged = ["--judge", judge, "--overwrite"]
+    (tmp_path / "b/report.json").unlink()
+    judged = ["--judge", judge]
     assert main([*words, *judged, "--out", str(tmp_path / "b")]) == 3
     row = results(tmp_path / "b")["judge_llm"]
     assert (row["verdict"], row["n_unparsed"]) == (None, 11)

@@ -14,6 +14,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.members.command import Membership
 from jaxcontam.orders.command import Audit
 from jaxcontam.proof.command import Prove
+from jaxcontam.renamed import renewed
 from jaxcontam.reports.flags import check_positive, flags_of, own_folder
 
 
@@ -32,6 +33,32 @@ def test_flags_parse_back_to_the_same_command():
     words = flags_of(command)
     assert words == ("--corpus", "a", "b c", "--limit", "3", "--tiny")
     assert tyro.cli(Command, args=["m", *words]) == command
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("--shuffled --score-anyway", "--order random anyway"),
+        ("--shuffled --seed-file s.json", "--order random s.json"),
+        (
+            "--tests permutation,reversal --n-orders 99",
+            "--tests permutation:99,reversal",
+        ),
+        ("--n-orders 9 --no-store --batch-tokens 64 --price-in 1", ""),
+        (
+            "--tests options --n-orders 4 --fix-answer --options-field A,B",
+            "--tests options:4:fixed --fields options=A,B",
+        ),
+        (
+            "--group-field g --text-field q --chat-template both --limit 3",
+            "--group-field g --limit 3 --text q --separator chat:both",
+        ),
+    ],
+)
+def test_an_audit_of_an_earlier_version_is_read_in_new_words(old, new):
+    words = ("m", "a.txt", "b.txt")
+    renamed = (*words, *new.split())
+    assert renewed((*words, *old.split())) == renewed(renamed) == renamed
 
 
 def test_number_below_one_is_named_as_its_flag():
@@ -60,7 +87,7 @@ def test_a_report_of_other_choices_has_a_folder_of_its_own():
 
     for fields in ({"scores": ("loss",)}, {"reference": "older"}, {"seed": 1}):
         assert folder(**fields) != folder()
-    assert folder(batch_tokens=64) == folder(overwrite=True) == folder()
+    assert folder(json=True) == folder(store="scores") == folder()
 
 
 def test_a_second_run_in_one_folder_ends_before_it_writes(tmp_path, capsys):
@@ -70,7 +97,7 @@ def test_a_second_run_in_one_folder_ends_before_it_writes(tmp_path, capsys):
         np.savetxt(path, rows, delimiter=",")
     first, second = (["prove", str(path), "--out", str(out)] for path in matrices)
     with own_folder("prove", Prove(matrix=matrices[0], out=out)):
-        assert main([*second, "--overwrite"]) == 2
+        assert main(second) == 2
         assert capsys.readouterr().err == (
             f"jaxcontam: error: {out}: another run writes to it\n"
             "  hint: wait until that run has ended, or name another folder\n"
@@ -84,7 +111,8 @@ def test_a_second_run_in_one_folder_ends_before_it_writes(tmp_path, capsys):
         assert main(other) == 2
         said = capsys.readouterr().err
         assert "holds the report of another run" in said
-        assert said.endswith("--overwrite replaces it\n")
+        assert said.endswith(f"or remove {report}: scores and answers stay\n")
         assert report.read_bytes() == before
-    assert main([*first, "--seed", "1", "--overwrite"]) == 0
+    report.unlink()
+    assert main([*first, "--seed", "1"]) == 0
     assert b'"seed": 1' in report.read_bytes()

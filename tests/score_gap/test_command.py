@@ -65,7 +65,7 @@ def pair(tmp_path_factory):
     def inflation(model, *references, **flags):
         test, against = folder / "old.jsonl", folder / "new.jsonl"
         if references:
-            flags["reference"] = list(references)
+            flags["references"] = list(references)
         return jc.inflation(model, test, against=against, **flags)
 
     return inflation, *right
@@ -119,10 +119,10 @@ def test_harder_rewrites_are_taken_out_by_references_and_said(pair):
 
 def test_groups_are_those_of_published_items_or_of_both_sides_of_a_split(pair):
     inflation, known, _ = pair
-    found = inflation(knows(*known), group_field="source").result
+    found = inflation(knows(*known), fields=("document=source",)).result
     assert found.n_groups == 20
     with pytest.raises(InputError, match="new: example 1: no field 'source'"):
-        inflation(knows(*known), group_field="source", paired=False)
+        inflation(knows(*known), fields=("document=source",), unpaired=True)
 
 
 @pytest.mark.parametrize("seeds", [(0, 1), (1, 1)])
@@ -200,8 +200,8 @@ def test_scores_of_ones_own_give_the_same_numbers_either_way(
         write_csv(tmp_path / f"{name}.csv", ["item", "published", "other"], *rows)
     found = []
     for words in (
-        "mine test.csv --against new.csv --scores --reference a b --out wide",
-        "mine.csv --scores --reference a.csv b.csv --out long",
+        "mine test.csv --against new.csv --scored --references a b --out wide",
+        "mine.csv --scored --references a.csv b.csv --out long",
     ):
         assert run(*words.split(), "--json") == 0
         found.append(json.loads(capsys.readouterr().out)["results"][0])
@@ -223,7 +223,7 @@ def passages(tmp_path, monkeypatch):
             own = [int(rng.random() < share) for _ in range(3)]
             rows += [[f"{p}-{i}", f"{name}{p}", *own] for i in range(5)]
         write_csv(tmp_path / f"{name}.csv", *rows)
-    return ("m", "test.csv", "--against", "new.csv", "--scores")
+    return ("m", "test.csv", "--against", "new.csv", "--scored")
 
 
 @pytest.mark.parametrize("split", [(), ("--unpaired",)])
@@ -234,7 +234,7 @@ def test_items_of_a_named_passage_are_drawn_together_and_verified(
     assert run(*words, "--json", "--out", "items") == 0
     items = json.loads(capsys.readouterr().out)["results"][0]
     assert any("values of passage repeat (20 in 100)" in w for w in items["warnings"])
-    assert run(*words, "--group-field", "passage", "--out", "groups") == 0
+    assert run(*words, "--fields", "document=passage", "--out", "groups") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "drawn in groups of equal passage: 20 of them" in said
     assert "values of passage" not in said
@@ -255,7 +255,7 @@ def test_items_of_a_named_passage_are_drawn_together_and_verified(
 
 
 def test_references_of_one_family_are_noted(passages, tmp_path, capsys):
-    kin = ("--reference", "pythia-1b", "pythia-2b", "--json")
+    kin = ("--references", "pythia-1b", "pythia-2b", "--json")
     assert run(*passages, *kin, "--out", "out") == 0
     (result,) = json.loads(capsys.readouterr().out)["results"]
     notes = " ".join(result["warnings"])
@@ -298,7 +298,7 @@ def finished(model, folder):
     """A report on the model that knows sentences by heart, and words to go on with."""
     out = folder / "of [red] and [/b]"
     words = (model, folder / "seen.jsonl", "--against", folder / "new.jsonl")
-    words = (*words, "--equally-hard", "--reference", folder / "fresh")
+    words = (*words, "--equally-hard", "--references", folder / "fresh")
     assert run(*words, "--unpaired", "--out", out) == 0
     return out, words
 
@@ -362,7 +362,7 @@ def test_answers_are_written_by_a_model_directory(model, folder):
         model,
         folder / "seen-words.jsonl",
         against=folder / "new-words.jsonl",
-        paired=False,
+        unpaired=True,
         new_tokens=6,
     ).result
     assert found.metric == "exact match"

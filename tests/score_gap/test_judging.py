@@ -75,10 +75,13 @@ def test_a_verdict_needs_ten_items_of_a_side_and_ten_groups(n, said, unpaired):
         for side, score in zip(SIDES, (1, 0), strict=True)
         for row in counting(side, 40, score)
     ]
-    asked = InflationDesign(equally_hard=True, group_field="passage")
+    asked = InflationDesign(equally_hard=True, fields=("document=passage",))
     found = judged_inflation(rows, ["m"], asked)
     assert (found.verdict, found.n_groups) == (said, n)
-    assert InflationDesign.said(asked.words).group_field == "passage"
+    assert InflationDesign.said(asked.words).fields == asked.fields
+    # As an earlier version wrote it.
+    old = InflationDesign.said(("inflation", "m", "--group-field", "passage"))
+    assert old.fields == asked.fields
 
 
 def test_a_rewrite_that_is_a_published_item_shows_nothing():
@@ -164,7 +167,7 @@ def test_fields_whose_values_repeat_may_name_a_passage():
     ]
     (note,) = seen_groups(rows, {"id", "question"})
     assert note.startswith("values of passage repeat (15 in 60): ")
-    assert "--group-field" in note
+    assert "--fields document=NAME" in note
     (note,) = seen_groups([], (), [f"{i // 4} {'x' * 64} {i}" for i in range(60)])
     assert note.startswith("45 items begin as another one does: ")
     assert seen_groups(rows, {"id", "question", "passage"}) == []

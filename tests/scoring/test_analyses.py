@@ -18,7 +18,7 @@ from tests.support.membership_model import MEMBERS, OTHERS
 def test_membership_of_strings_is_that_of_files(model, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     found = jaxcontam.membership(
-        model, members=MEMBERS, nonmembers=OTHERS, scores=("loss", "min_k"), fprs=(0.1,)
+        model, members=MEMBERS, nonmembers=OTHERS, scores=("loss", "min_k"), fpr=(0.1,)
     )
     assert found.auc["min_k"] > 0.9
     assert found.verdict == "may rank higher"

@@ -102,7 +102,7 @@ def test_it_stands_before_an_order_of_chats_once(form, tests):
     _, model, first, _ = form
     texts = tuple(f"{word} {i}" for i, word in enumerate(["in", "on", "at", "by"] * 3))
     benchmark = Benchmark("b", texts, (None,) * len(texts))
-    design = AuditDesign(tests=tests, chat_template="user", shuffled=True)
+    design = AuditDesign(tests=tests, separator="chat:user", order=("random",))
     (planned,), _ = plan_audit(
         [benchmark], read_files(benchmark, design), model, design
     )

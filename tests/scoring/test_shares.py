@@ -194,7 +194,7 @@ def test_dry_run_says_what_would_be_scored_and_writes_nothing(
     monkeypatch.chdir(tmp_path)
     words = ["audit", str(pulse / "model"), str(benchmark)]
     files = sorted(tmp_path.rglob("*"))
-    assert main([*words, "--dry-run", "--json", "--price-per-hour", "30"]) == 0
+    assert main([*words, "--dry-run", "--json", "--price", "30"]) == 0
     before = json.loads(capsys.readouterr().out)
     assert before["price"] == pytest.approx(30 * before["minutes"] / 60)
     assert Path(before["compiled_in"]).is_dir()
@@ -240,7 +240,7 @@ def test_scores_of_one_command_are_served_to_another(
     assert [path.name for path in tmp_path.glob("*.store")] == ["a.jsonl.store"]
     n_batches = len(made)
     assert main([*words, str(second), "--store", f"{first}.store"]) == 0
-    assert main([*words, str(third), "--no-store"]) == 0
+    assert main([*words, str(third), "--store", "none"]) == 0
     assert len(made) == n_batches > 0
     assert not (tmp_path / "c.jsonl.store").exists()
     assert first.read_bytes() == second.read_bytes() == third.read_bytes()

@@ -101,7 +101,7 @@ def test_device_that_gives_other_numbers_for_stored_rows_is_refused(tmp_path):
     )
     with pytest.raises(InputError, match="other scores are kept for the same") as e:
         scorer.sums([rows[0], rows[2]])
-    assert "--no-store" in e.value.hint
+    assert "--store", "none" in e.value.hint
 
 
 def test_two_runs_at_once_fill_one_folder(tmp_path, capsys):

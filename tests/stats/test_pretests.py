@@ -184,7 +184,7 @@ def test_numbers_in_the_order_of_the_file_fail(suffix):
     assert {test.name for test in battery if not test.passed} == wanted
     # What fails without a remedy of its own takes that of another.
     named = {test.name: test.remedy for test in battery if test.remedy}
-    assert named == (dict.fromkeys(wanted, "--text-field q") if suffix else {})
+    assert named == (dict.fromkeys(wanted, "--text q") if suffix else {})
 
 
 def test_orders_are_uniform_and_groups_stay_in_their_places():

@@ -277,28 +277,17 @@ CONCURRENCY = 8
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ApiOptions:
-    """Settings of a served model; prices are of a million tokens.
+    """Settings of a served model.
 
     Attributes:
         tokenizer: Folder with the model's tokenizer.json, whose ids are sent; None
             sends text, and the server's own tokens are scored.
         context: Tokens of a request at most, or characters without a tokenizer; None
             takes a default. Of a model directory: tokens that it reads at once.
-        budget: Most that the run may cost; None is no limit.
+        limits: What the run may cost, and prices.
     """
 
     tokenizer: Path | None = None
     context: int | None = None
     concurrency: int = CONCURRENCY
-    budget: float | None = None
-    price_in: float | None = None
-    price_out: float | None = None
-
-    @property
-    def limits(self) -> Budget:
-        """Budget and prices."""
-        return Budget(
-            max_cost=self.budget,
-            price_in=self.price_in or 0.0,
-            price_out=self.price_out or 0.0,
-        )
+    limits: Budget = Budget()

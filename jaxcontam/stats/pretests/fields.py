@@ -115,9 +115,9 @@ def template_without_ids(fields: Sequence[Field]) -> str:
     # These mean something else in a template.
     names = [f.name for f in texts if not any(c in "{}!:[]." for c in f.name)]
     if len(names) == 1:
-        return shlex.join(["--text-field", names[0]])
+        return shlex.join(["--text", names[0]])
     template = r"\n".join(f"{{{name}}}" for name in names)
-    return shlex.join(["--template", template]) if names else ""
+    return shlex.join(["--text", template]) if names else ""
 
 
 def shared_heads(texts: Sequence[str]) -> np.ndarray:

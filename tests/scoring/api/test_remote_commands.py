@@ -45,8 +45,8 @@ def served(tmp_path_factory):
     checkpoint = dataclasses.replace(load_checkpoint(folder), name="tiny")
     with model_server.running_server(checkpoint) as url:
         word = f"api:{url}#tiny"
-        field, ids = ("--text-field", "text"), ("--tokenizer", folder)
-        labelled = (root / "labelled.jsonl", *field, "--label-field", "label")
+        field, ids = ("--text", "text"), ("--tokenizer", folder)
+        labelled = (root / "labelled.jsonl", *field, "--fields", "member=label")
         yield types.SimpleNamespace(
             word=word,
             ids=ids,
@@ -77,7 +77,7 @@ def audit(served, way, out, *flags):
 
 def test_an_audit_by_ids_has_the_numbers_of_the_model_itself(served, tmp_path):
     # Permutation reads the whole file, in windows.
-    flags = ("--tests", "direction,adjacency,permutation", "--n-orders", "3")
+    flags = ("--tests", "direction,adjacency,permutation:3")
     ways = ("here", "ids")
     here, there = (audit(served, way, tmp_path / way, *flags) for way in ways)
     ours, theirs = (np.load(tmp_path / way / "orders.npz") for way in ways)
@@ -120,7 +120,7 @@ def test_a_dry_run_counts_what_a_run_sends_which_leaves_some_scores_out(
     words = (*served.labelled, *served.ids, "--out", tmp_path)
     # Nobody listens there.
     nowhere = "api:http://127.0.0.1:9/v1#tiny"
-    run("membership", nowhere, *words, "--dry-run", "--price-in", "1")
+    run("membership", nowhere, *words, "--dry-run", "--price", "1,0")
     said = capsys.readouterr().out
     assert not sent
     said_of_weights = refused(
@@ -157,7 +157,7 @@ def test_score_writes_the_same_rows_and_says_where_tokens_begin(served, tmp_path
 
 
 def test_a_dry_run_of_an_audit_counts_requests_and_their_price(served, capsys):
-    prices = ("--price-in", "2", "--price-out", "8")
+    prices = ("--price", "2,8")
     flags = ("--tests", "reversal", *served.ids, "--dry-run", "--json", *prices)
     run("audit", served.word, *served.benchmark, *flags)
     found = json.loads(capsys.readouterr().out)
@@ -190,7 +190,7 @@ def test_a_dry_run_counts_the_reference_too(served, command, tmp_path, capsys):
 def test_a_budget_ends_the_run_and_a_higher_one_goes_on(served, tmp_path, capsys):
     words = ("audit", served.word, *served.benchmark, "--tests", "reversal")
     words += (*served.ids, "--out", tmp_path, "--concurrency", "1")
-    words += ("--price-in", "1", "--price-out", "1", "--budget")
+    words += ("--price", "1,1", "--budget")
     # The probe and its rows take some 500 tokens.
     said = refused(capsys, *words, "0.0008")
     assert "budget of 0.0008 does not hold one more request" in said
@@ -200,12 +200,14 @@ def test_a_budget_ends_the_run_and_a_higher_one_goes_on(served, tmp_path, capsys
 
 
 def test_no_answers_of_two_eras_are_compared(served, tmp_path, monkeypatch):
-    flags = ("--tests", "permutation", "--store", tmp_path / "store", "--n-orders")
-    found = [audit(served, "ids", tmp_path / "a", *flags, 19)]
+    flags = ("--store", tmp_path / "store", "--tests")
+    found = [audit(served, "ids", tmp_path / "a", *flags, "permutation:19")]
     old = model_server.logprobs_of
     monkeypatch.setattr(model_server, "logprobs_of", lambda *asked: old(*asked) - 0.02)
     for n in (19, 29, 39):
-        found.append(audit(served, "ids", tmp_path / f"{n}", *flags, n))
+        found.append(
+            audit(served, "ids", tmp_path / f"{n}", *flags, f"permutation:{n}")
+        )
     a, b, c, d = (document["results"][0] for document in found)
     assert (b["tokens_scored"], b["p_value"]) == (0, a["p_value"])
     assert c["cached_tokens"] == 0 < d["cached_tokens"] == c["tokens_scored"]
