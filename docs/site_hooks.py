@@ -1,17 +1,21 @@
 """What the site of the documentation takes from the code: commands and methods.
 
-MkDocs calls these while it builds (`mkdocs build --strict`). A page under `commands/`
-is what `--help` says. A page under `methods/ROOM/` holds the formula of a method;
-title, table and place in the menu come from the rows of the room's table.
+`python -m docs.site_hooks` writes `commands.md` again, which is what `--help` says: a
+clone has it without the site.
+
+MkDocs calls the rest while it builds (`mkdocs build --strict`). A page under
+`methods/ROOM/` holds the formula of a method; title, table and place in the menu come
+from the rows of the room's table.
 """
 
 import contextlib
 import io
 import json
-import re
+import os
 import textwrap
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from jaxcontam.cli.main import COMMANDS, main
 from jaxcontam.members.score import ScoreMethod
@@ -63,33 +67,27 @@ def grouped_methods() -> dict[str, dict[str, dict[str, str]]]:
 
 
 def on_config(config: Any) -> Any:
-    """Put a page for each method and each command into the menu."""
+    """Put a page for each method into the menu."""
     methods = {
         _QUESTIONS[room]: [{name: f"methods/{room}/{name}.md"} for name in rows]
         for room, rows in grouped_methods().items()
     }
-    pages = [{name: f"commands/{name}.md"} for name in COMMANDS]
     for entry in config["nav"]:
         ((title, part),) = entry.items()
         if title in methods:
             part.append({"Methods": methods.pop(title)})
-        if title == "Commands":
-            entry[title] = ["commands.md", *pages]
     assert not methods, f"no question of the menu: {methods}"
     return config
 
 
 def on_files(files: Any, *, config: Any, **_: Any) -> Any:
-    """Add what stands in no folder: pages of commands, schemas, the log's index."""
+    """Add what stands in no folder: schemas, the log's index."""
     # Part of MkDocs, which tests of these functions do without.
     from mkdocs.structure.files import File
 
     for name in REPORTED:
         text = json.dumps(json_schema(kind_of([name]).report), indent=1)
         files.append(File.generated(config, f"schema/{name}.json", content=text))
-    for name in COMMANDS:
-        page = File.generated(config, f"commands/{name}.md", content=command_page(name))
-        files.append(page)
     index = Path(__file__).parents[1].joinpath("LOG.md").read_text(encoding="utf-8")
     text = index.replace("](docs/log/", "](")
     files.append(File.generated(config, "log/index.md", content=text))
@@ -99,8 +97,6 @@ def on_files(files: Any, *, config: Any, **_: Any) -> Any:
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Head a method's page with its facts; fill the table of all methods."""
     folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
-    if name == "commands":
-        return markdown.replace("<!-- commands -->", command_table())
     if name == "report_fields":
         return markdown.replace("<!-- fields -->", field_tables())
     groups = grouped_methods()
@@ -114,15 +110,6 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         for fact, text in groups[room][name].items()
     )
     return f"# {name}\n\n| | |\n|---|---|\n{table}\n\n## Formula\n\n{markdown}"
-
-
-def command_table() -> str:
-    """A row a command: what it does, with a link to its page."""
-    rows = []
-    for name, kind in COMMANDS.items():
-        (does, *_) = (kind.__doc__ or "").splitlines()
-        rows.append(f"| [{name}](commands/{name}.md) | {_cell(does)} |")
-    return "\n".join(["| command | does |", "|---|---|", *rows])
 
 
 def field_tables() -> str:
@@ -170,28 +157,54 @@ def _type_words(schema: dict[str, Any]) -> str:
     return schema.get("type", "any")
 
 
-def command_page(name: str) -> str:
+COMMANDS_PAGE = Path(__file__).with_name("commands.md")
+_ABOUT_COMMANDS = """# Commands
+
+What `jaxcontam COMMAND --help` prints: examples, then every flag with its type and
+default. `python -m docs.site_hooks` writes this page from the code.
+"""
+_EXIT_CODES = (
+    "Exit codes: 0 done, 2 bad input, 3 not all could be scored or verified, 130 "
+    "interrupted.\n"
+)
+# Columns of the lines in boxes.
+_WIDTH = "100"
+
+
+def commands_page() -> str:
+    """The page of all commands."""
+    rows = ["| command | does |", "|---|---|"]
+    for name, kind in COMMANDS.items():
+        (does, *_) = (kind.__doc__ or "").splitlines()
+        rows.append(f"| [{name}](#{name}) | {_cell(does)} |")
+    table = "\n".join(rows) + "\n"
+    helps = map(command_help, COMMANDS)
+    return "\n".join([_ABOUT_COMMANDS, table, _EXIT_CODES, *helps])
+
+
+def command_help(name: str) -> str:
     """What `--help` says of a command: examples, then flags with type and default."""
     # Frames are drawn in hyphens on a stream whose encoding is not known.
     said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    with contextlib.redirect_stdout(said):
+    with (
+        mock.patch.dict(os.environ, {"COLUMNS": _WIDTH}),
+        contextlib.redirect_stdout(said),
+    ):
         main([name, "--help"])
     said.seek(0)
     usage, *lines = said.read().strip().splitlines()
     begin = next(i for i, line in enumerate(lines) if line.startswith("╭"))
     about, _, examples = "\n".join(lines[:begin]).partition("Examples:\n")
-    parts = [f"# {name}", about.strip(), "```text", usage, "```", "## Examples"]
-    parts += ["```bash", textwrap.dedent(examples).strip(), "```"]
+    parts = [f"## {name}", "", about.strip(), "", "```text", usage, "```"]
+    parts += ["", "```bash", textwrap.dedent(examples).strip(), "```"]
     for line in lines[begin:]:
         if line.startswith("╭"):
-            parts += [f"## {line.strip('╭─╮ ').capitalize()}", "```text"]
+            parts += ["", f"{line.strip('╭─╮ ').capitalize()}:", "", "```text"]
         elif line.startswith("╰"):
             parts.append("```")
         else:
             parts.append(line.strip("│").rstrip()[1:])
-    # A blank line before each title and block.
-    text = "\n".join(parts) + "\n"
-    return re.sub(r"\n(## |```(?:text|bash)\n)", r"\n\n\1", text)
+    return "\n".join(parts) + "\n"
 
 
 def overview(groups: dict[str, dict[str, dict[str, str]]]) -> str:
@@ -217,3 +230,7 @@ def overview(groups: dict[str, dict[str, dict[str, str]]]) -> str:
 def _cell(text: str) -> str:
     """Text of a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    COMMANDS_PAGE.write_text(commands_page(), encoding="utf-8")

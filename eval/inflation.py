@@ -45,7 +45,7 @@ from jaxcontam.score_gap.items import choice_scores
 from jaxcontam.scoring.in_memory import opened_decoder
 from jaxcontam.stats.inflation import constat, gap_estimate
 from train.config import PRESETS
-from train.population_models import Design, Texts, draw_sets, texts_in_memory
+from train.population_models import Design, Texts, draw_sets, read_texts
 
 # Of the unplanted sets two are clean cases, and the third is the other split.
 COPIES, _SPLIT = (0, 0, 0, 1, 2, 4, 10, 50), 2
@@ -144,11 +144,10 @@ class Job:
         share = _SHARES[seed % len(_SHARES)] if kind == "reference" else 1.0
         return Design(
             name="set",
-            config=PRESETS[self.preset],
+            config=PRESETS[self.preset].changed(max_example_tokens=31),
             n_examples=self.n_examples,
             copies=(0,) if kind == "reference" else COPIES,
             n_steps=round(share * self.n_steps),
-            max_example_tokens=31,
         )
 
     def inputs(self, task: tuple[str, int]) -> tuple[Any, ...]:
@@ -168,7 +167,7 @@ class Job:
             design = self.design(kind, seed)
             pool = others if kind == "alike" else own_pool
             if kind not in texts:
-                texts[kind] = texts_in_memory(documents, pool, design)
+                _, texts[kind] = read_texts(documents, pool, design.config)
             model = train_model(design, texts[kind], seed=seed)
             opened = opened_decoder(model.decoder, texts[kind].tokenizer)
             scorer = opened.make_scorer(store=None)

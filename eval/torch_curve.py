@@ -29,7 +29,8 @@ from jaxcontam.models.checkpoint import save_checkpoint
 from train.config import PRESETS, Config, config_to_json
 from train.data import Rows, row_batches
 from train.loop import Watch, train
-from train.step import fresh_decoder, learning_rate
+from train.optimizer import learning_rate
+from train.step import fresh_decoder
 from train.tokens import BOS, train_tokenizer
 
 _SEEDS = 3
@@ -116,7 +117,7 @@ def _ours(
         fresh_decoder(config.decoder, seed=seed, mesh=None),
         batches,
         n_steps=n_steps,
-        watch=Watch(steps=lambda _, found: losses.extend(found.loss.tolist())),
+        watch=Watch(steps=lambda _, found: losses.extend(found["loss"].tolist())),
     )
     return losses
 

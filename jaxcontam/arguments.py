@@ -29,6 +29,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _LONGEST = 60
 # As a `Path` it has one slash; a drive of Windows has one letter.
 _URL = re.compile(r"\w\w+:/")
+# A line for a shell keeps its flags.
+_PROGRAM = re.compile(r"\b(vllm serve|hf \w+|pip install|jaxcontam \w+)\b")
 _COMMA = re.compile(r",(?=\s*\w*(?:[:,]|$))")
 _KINDS: dict[Any, str] = {
     int: "a whole number",
@@ -69,9 +71,28 @@ def public(function: _F) -> _F:
                 given.arguments[name] = _checked(name, value, hints[name])
         if "seed" in given.arguments:
             check_seed(given.arguments["seed"])
-        return function(*given.args, **given.kwargs)
+        try:
+            return function(*given.args, **given.kwargs)
+        except InputError as e:
+            # Python's traceback shows notes; a command prints the hint.
+            if e.hint and not getattr(e, "__notes__", None):
+                e.add_note(in_python(e.hint))
+            raise
 
     return typing.cast(_F, call)
+
+
+def in_python(hint: str) -> str:
+    """A hint whose flags of ours are the keywords that they are in Python."""
+    if _PROGRAM.search(hint):
+        return hint
+    words = hint.replace("--no-store", "store=None")
+    return re.sub(r"--[a-z][a-z-]*", lambda flag: keyword_of(flag[0]), words)
+
+
+def keyword_of(flag: str) -> str:
+    """The keyword of a flag."""
+    return flag.removeprefix("--").replace("-", "_")
 
 
 def check_fields(design: Any) -> None:

@@ -74,7 +74,7 @@ _PERMUTED = ("stratified", "permutation", "sharded_t", "options")
 
 
 def new_flag(command: str, flag: str) -> str | None:
-    """What a command, by its name, has in place of a flag; None if it never left."""
+    """The flag of a command that replaces one; None if that never left."""
     return GONE.get(f"{command} {flag}") or GONE.get(flag)
 
 

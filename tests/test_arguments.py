@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import jaxcontam as jc
+from jaxcontam.arguments import in_python
 from jaxcontam.errors import InputError
 
 _RNG = random.Random(0)
@@ -122,6 +123,16 @@ def test_a_function_that_answers_otherwise_is_one_line(answers, message):
         jc.audit(lambda pairs: answers(scorer(pairs)), TEXTS)
     said = f"{found.value} {found.value.hint}"
     assert re.search(message, said) and "\n" not in said
+
+
+def test_hints_name_keywords_in_python_and_flags_in_lines_for_a_shell():
+    with pytest.raises(InputError) as caught:
+        audit(reference="older", tests="stratified")
+    assert caught.value.hint == "--tests direction"
+    assert caught.value.__notes__ == ["tests direction"]
+    assert in_python("--no-store, or --text-field") == "store=None, or text_field"
+    line = "vllm serve --no-enable-prefix-caching"
+    assert in_python(line) == line
 
 
 def test_every_public_function_has_the_boundary():

@@ -3,20 +3,28 @@
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from docs.site_hooks import command_page, command_table, grouped_methods, overview
+from docs.site_hooks import COMMANDS_PAGE, commands_page, grouped_methods, overview
 from examples import any_engine
-from jaxcontam.cli.main import COMMANDS, flags_of, parse
+from jaxcontam.cli.main import COMMANDS, flags_of, main, parse
 from jaxcontam.cli.methods import FORMULAS
 from jaxcontam.members.score import ScoredText, ScoreMethod
 from jaxcontam.methods import METHODS as ROWS
 from jaxcontam.methods import OWN
+from jaxcontam.orders.methods import WORDS
+from jaxcontam.proof.advice import AuditedFile, next_steps
+from tests.support.report_documents import order_result
+from tests.support.stand_ins import NOT_RUN, make_desk, make_reports
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -25,15 +33,24 @@ TOP = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
 LOGS = [ROOT / "LOG.md", *sorted((DOCS / "log").glob("*.md"))]
 """What was found once, by commands that may be gone."""
 PAGES = [*TOP, *sorted({*DOCS.rglob("*.md")} - {*LOGS})]
+INDEX = DOCS / "index.md"
 METHODS = {name for rows in grouped_methods().values() for name in rows}
 
 
+def shell_lines(text):
+    """Lines of the blocks of a page that people type from; a loop is one."""
+    for kind, block in re.findall(r"```(bash|console|sh)\n(.*?)```", text, re.DOTALL):
+        block = block.replace("\\\n", " ")
+        lines = [block] if "\ndone" in block else block.splitlines()
+        for line in lines:
+            is_typed = line.strip() and not line.startswith("#")
+            if is_typed and (kind != "console" or line.startswith("$ ")):
+                yield line.removeprefix("$ ")
+
+
 def commands_of(text):
-    """Command lines of the blocks of a page that people type from."""
-    for block in re.findall(r"```(?:bash|console)\n(.*?)```", text, re.DOTALL):
-        for line in block.replace("\\\n", " ").splitlines():
-            if (line := line.removeprefix("$ ")).startswith("jaxcontam "):
-                yield line
+    """Lines that call the program."""
+    return [line for line in shell_lines(text) if line.startswith("jaxcontam ")]
 
 
 def python_of(page):
@@ -56,6 +73,58 @@ def test_commands_of_the_pages_parse(page, line):
         parse(COMMANDS[name], words, prog=f"jaxcontam {name}")
     else:
         assert name.startswith("--")
+
+
+def reason_against(line):
+    """Why a line of a page is not run; None for one that is."""
+    found = (why for why, known in NOT_RUN.items() if re.search(known, line))
+    return next(found, None)
+
+
+RUN = {
+    page: [line for line in found if reason_against(line) is None]
+    for page in (ROOT / "README.md", *sorted({*DOCS.rglob("*.md")} - {*LOGS}))
+    if (found := [*shell_lines(page.read_text())])
+}
+
+
+def test_each_reason_not_to_run_a_command_is_one_for_some():
+    lines = [line for page in RUN for line in shell_lines(page.read_text())]
+    assert {*NOT_RUN} == {*filter(None, map(reason_against, lines))}
+    assert sum(map(len, RUN.values())) > len(lines) / 2
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory, pulse):
+    return make_desk(tmp_path_factory.mktemp("desk"), pulse)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [page for page in RUN if RUN[page]], ids=lambda page: page.stem
+)
+def test_commands_of_a_page_run_as_they_stand(page, desk, tmp_path, monkeypatch):
+    """In their order, on small models and files of the names that they have there."""
+    monkeypatch.chdir(shutil.copytree(desk, tmp_path / "desk", symlinks=True))
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environ = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    for line in RUN[page]:
+        make_reports(line)
+        name, *words = shlex.split(re.sub(r"\s#\s.*", "", line))
+        if name == "jaxcontam":
+            code = main(words)
+        else:
+            code = subprocess.run(["bash", "-c", line], env=environ).returncode
+        may_be = {0}
+        if "--tests stratifed" in line:
+            may_be = {2}
+        elif name == "jaxcontam" and words[0] == "replicate":
+            # Completions of an untrained model give no verdict.
+            may_be = {0, 3}
+        elif "--pilot" in line and "--out runs/pilot" in "\n".join(RUN[page]):
+            # The effect of an untrained model may be below 0.
+            may_be = {0, 2}
+        assert code in may_be, line
 
 
 AT_COMMIT = re.compile(r"\s*\(at\s+commit\s+[0-9a-f]{8}\b")
@@ -179,6 +248,20 @@ def test_every_method_has_a_page_with_its_formula_and_no_page_is_left_over():
     assert sorted(rows) == sorted({*ROWS} - {*OWN})
 
 
+def test_pages_name_the_next_steps_that_an_audit_names():
+    row = {"method": "direction", "null": "reversibility", "verdict": "suspected"}
+    test = order_result(**row, reasons=("no reference",), order_provenance="published")
+    steps = next_steps(AuditedFile(test), ["audit", "m", "b.txt"], WORDS)
+    flags = {step.flags[-2] if "DIR" in step.flags else step.flags[0] for step in steps}
+    assert flags == {"--reference", "--shuffled"}
+    (short,) = re.findall(
+        r"`suspected`.*?: (.*?)\. `", (ROOT / "README.md").read_text()
+    )
+    (full,) = re.findall(r"^\| `suspected` \| (.*) \|$", INDEX.read_text(), re.M)
+    assert "reference" in short and all(flag in full for flag in flags)
+    assert "membership" not in full + short and "replicate" not in full + short
+
+
 def test_method_of_the_how_to_page_is_a_score():
     code, _ = python_of(DOCS / "how_to/own_method.md")
     names = {}
@@ -190,11 +273,13 @@ def test_method_of_the_how_to_page_is_a_score():
     assert names["METHOD"].score(flat) == 0 > names["METHOD"].score(uneven) == -1
 
 
-def test_each_command_has_a_page_of_its_examples_and_flags():
-    assert re.findall(r"^\| \[(\w+)\]", command_table(), re.M) == [*COMMANDS]
-    for name, kind in COMMANDS.items():
-        page = command_page(name)
-        assert page.startswith(f"# {name}\n") and "\x1b" not in page
-        assert f"\njaxcontam {name}" in page.split("```bash")[1].split("```")[0]
-        options = page.split("## Options")[1]
-        assert {*flags_of(kind)} <= {*re.findall(r"(--[\w-]+)", options)}
+def test_page_of_commands_is_what_help_says():
+    """Each command with its examples and every flag; the site hooks write it."""
+    page = COMMANDS_PAGE.read_text(encoding="utf-8")
+    assert page == commands_page(), "stale: python -m docs.site_hooks"
+    assert re.findall(r"^\| \[(\w+)\]", page, re.M) == [*COMMANDS]
+    helps = re.split(r"^## (?=\w+$)", page, flags=re.M)[1:]
+    for (name, kind), said in zip(COMMANDS.items(), helps, strict=True):
+        assert said.startswith(f"{name}\n") and "\x1b" not in said
+        assert f"\njaxcontam {name}" in said.split("```bash")[1].split("```")[0]
+        assert {*flags_of(kind)} <= {*re.findall(r"(--[\w-]+)", said)}

@@ -103,7 +103,9 @@ def test_unordered_texts_are_not_scored_and_say_so():
     assert not all(test.passed for test in result.pretests)
     assert result.why.startswith("the file itself points forward (")
     (step,) = result.next_steps
-    assert step.flags == ("--reference", "DIR", "--order", "anyway")
+    # The model is no word of a command line.
+    assert str(step).endswith("(reference=OTHER_MODEL, order='anyway')")
+    assert "order='anyway'" in printed and "--" not in printed
     with pytest.raises(KeyError, match="direction"):
         result["direction"]
 
@@ -113,8 +115,8 @@ def test_a_suspicion_says_why_and_what_could_settle_it():
     result = jaxcontam.audit(reader(published), published)
     assert result.verdict == "suspected"
     assert "Only a reference model" in result.why
-    flags = [step.flags for step in result.next_steps]
-    assert flags == [("--reference", "DIR"), ("--order", "random")]
+    ways = [step.to_add for step in result.next_steps]
+    assert ways == ["reference=OTHER_MODEL", "order='random'"]
     known = jaxcontam.audit(reader(published), published, order="random")
     assert known.verdict == "contaminated" and known.next_steps == ()
 

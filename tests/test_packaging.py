@@ -28,7 +28,7 @@ LAYERS = [
     ("cli", "methods"),
     ROOMS,
     *(("proof",), ("reports",), ("scoring",), ("models",), ("data",), ("stats",)),
-    ("processes", "progress", "arguments", "sources"),
+    ("processes", "progress", "arguments", "amounts", "sources"),
     ("errors", "terminal"),
 ]
 LAYER = {name: i for i, layer in enumerate(LAYERS) for name in layer}

@@ -20,8 +20,8 @@ from train.population_models import (
     Job,
     plan_model,
     plan_tests,
+    read_texts,
     set_results,
-    texts_in_memory,
     train_models,
 )
 
@@ -37,9 +37,9 @@ def executed(tmp_path_factory):
     rng = np.random.default_rng(0)
     words = [" ".join(f"word{i}" for i in rng.integers(0, 90, 60)) for _ in range(90)]
     # Steps of no other test, so that the step is traced here.
-    sizes = {"n_examples": 12, "n_steps": 23, "max_example_tokens": 31}
-    design = Design(name="set", config=PRESETS["pulse"], copies=(0, 2), **sizes)
-    texts = texts_in_memory(words, [f"question {i}" for i in range(60)], design)
+    config = PRESETS["pulse"].changed(max_example_tokens=31)
+    design = Design(name="set", config=config, copies=(0, 2), n_examples=12, n_steps=23)
+    _, texts = read_texts(words, [f"question {i}" for i in range(60)], config)
     fields = {"out": tmp_path_factory.mktemp("out"), "test": "adjacency", "code": None}
     fields |= dict.fromkeys(("sources", "tokenizer_digest", "pool_digest"), "")
     fields |= {"weights": False, "tokenizer": None, "device": "scan on a CPU"}

@@ -39,14 +39,7 @@ _DIVERGED = "training diverged; lower the learning rate"
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class AuditPlan:
-    """What every audit of a run scores: made once, before training.
-
-    Attributes:
-        sets: The manifest's rows, by name.
-        tests: Order tests of every set.
-        texts: Ids of each example, prefix included, of the sets whose texts are ranked.
-        references: For each set the unseen sets that its texts are ranked among.
-    """
+    """What every audit of a run scores: made once, before training."""
 
     sets: Mapping[str, SetRecord]
     tests: tuple[PlannedTest, ...]
@@ -64,21 +57,7 @@ def plan_audit(
     seed: int,
     tests: Sequence[str] = DEFAULT_TESTS,
 ) -> AuditPlan:
-    """Design the tests of every set; asks no model.
-
-    Args:
-        benchmarks: The sets and controls of the manifest.
-        manifest: Says how examples were cut, and which steps trained on each copy.
-        tokenizer: Adds no special tokens.
-        prefix_id: BOS, or None.
-        context: Tokens that the model reads at once.
-        seed: Seed of the tests; the same for every step, so that curves do not jitter
-            with the random orders.
-        tests: Names of order tests.
-
-    Raises:
-        InputError: If there is no such test, or a set is too small for one.
-    """
+    """Design the tests of every set, with one seed for all steps; asks no model."""
     encoded = {one.name: encode_planted(tokenizer, one, manifest) for one in benchmarks}
     planned = tuple(
         plan_test(
@@ -113,11 +92,7 @@ def audit_model(
     step: int,
     tokens: int,
 ) -> list[AuditRow]:
-    """Test every set and rank its texts, with the weights that a run has at a step.
-
-    Raises:
-        InputError: If the model gives a number that is not finite.
-    """
+    """Test every set and rank its texts, with the weights that a run has at a step."""
     # Other processes of the run wait at a barrier.
     scorer = local_scorer(decoder)
     rows = []
@@ -179,11 +154,7 @@ def text_sequences(encoded: Encoded, prefix_id: int | None) -> list[np.ndarray]:
 def text_scores(
     scorer: Scorer, sequences: Sequence[np.ndarray], progress: Progress | None = None
 ) -> np.ndarray:
-    """Membership score of each text; higher is more likely a member.
-
-    Returns:
-        (n_sequences,) float64, nats per token.
-    """
+    """Membership score of each text, nats per token; higher is more likely a member."""
     method = SCORES[MEMBERSHIP]
     found = scorer.tokens(sequences, progress)
     # The score reads no text, only its tokens.

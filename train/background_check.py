@@ -36,14 +36,7 @@ _Rows = tuple[Occurrence, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Wanted:
-    """What to look for on behalf of all sets; examples count through all of them.
-
-    Attributes:
-        index: Index of the texts of at least `SHORT` words.
-        begins: Number of each set's first example, and of all examples.
-        set_of: Number of the set of each form.
-        n_compared: Examples of each set that have a form.
-    """
+    """What to look for on behalf of all sets; examples count through all of them."""
 
     index: ExampleIndex
     begins: tuple[int, ...]
@@ -63,18 +56,7 @@ def check_background(
 
     A hit is an example of at least 8 words that meets a rule in other words than
     those that 10 or more examples share. Sets are looked for as they are published
-    and as they are planted.
-
-    Args:
-        documents: The background that is trained on; read once.
-        sets: Planted sets and controls, no two of one name.
-        allow_overlap: Do not refuse a control that is found.
-        n_documents: How many documents there are, for `progress`; asked of
-            `documents` if it is a sequence.
-        progress: Called with documents done and documents in all.
-
-    Returns:
-        The counts of each set, by its name.
+    and as they are planted. Gives the counts of each set, by its name.
 
     Raises:
         InputError: If examples of a control stand in the background or in a planted

@@ -49,9 +49,8 @@ class Checkpoints:
         """Name the folder; the first checkpoint creates it.
 
         Args:
-            run_dir: Folder of the run, or an `etils.epath.Path` to it; several
-                processes have to see the same one.
-            config: What is trained; written beside the weights, for `restore_params`.
+            run_dir: Several processes have to see the same one.
+            config: Written beside the weights, for `restore_params`.
             keep_every: Steps; checkpoints at its multiples are never deleted, of the
                 others only the last two are kept.
             before_save: Called first, for what must be there when a checkpoint is.
@@ -171,14 +170,7 @@ class Checkpoints:
 def restore_params(
     run_dir: Any, step: int | None = None
 ) -> tuple[Config, int, Decoder]:
-    """Weights at a checkpoint of a run, for export.
-
-    Returns:
-        The config, the step, and a decoder with the weights.
-
-    Raises:
-        InputError: If there is no such checkpoint; names those that there are.
-    """
+    """Config, step and decoder at a checkpoint of a run, for export."""
     import orbax.checkpoint as ocp
 
     folder = _folder(run_dir)
@@ -192,7 +184,13 @@ def restore_params(
             hint=f"there are: {', '.join(map(str, steps))}",
         )
     meta = json.loads((folder / str(step) / _META / "metadata").read_text())
-    config = config_from_json(meta["config"])
+    try:
+        config = config_from_json(meta["config"])
+    except (KeyError, TypeError) as e:
+        raise InputError(
+            f"{folder}: a configuration of another version ({e})",
+            hint="python -m train.export of the version that trained it",
+        ) from e
     decoder = abstract_decoder(config.decoder)
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     wanted = jax.tree.map(

@@ -1,98 +1,50 @@
 """What is trained and how: one configuration, which a manifest records.
 
-The command line, dry runs and populations take a preset and change it by the flags of
-`ConfigFlags`. An option of the optimiser is a field of `Optimizer`, a flag of the same
-name, and its use in `train.step`.
+Every command takes a preset and changes it by flags. An option is one field: of the
+optimiser in `train.optimizer`, of the loss in `train.loss`, of the data in
+`train.filters`, of the batch in `Config`. Its flag, its place in the manifest and the
+refusal to resume with another value follow from the field.
 """
 
 import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import tyro
-
+from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.config import DecoderConfig, RopeScaling, gpt2_shape, llama_shape
 from jaxcontam.orders.methods import order_method
-from jaxcontam.reports.flags import check_positive, flag_of
+from jaxcontam.reports.flags import check_positive
 from jaxcontam.scoring.shares import parse_mesh
 from train.audits import DEFAULT_TESTS
+from train.filters import READ_ALL, Data
 from train.flops import forward_flops
+from train.loss import PLAIN, Compute
+from train.optimizer import Optimizer
+from train.options import AT_LEAST_1, check_options, option, option_flags
 from train.report import check_audit_flags
 
-Schedule = Literal["cosine", "constant"]
-Dtype = Literal["float32", "bfloat16"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Optimizer:
-    """AdamW on clipped gradients, with a warm-up and a schedule.
-
-    Attributes:
-        peak_rate: Largest learning rate.
-        schedule: After the warm-up: down a cosine, or constant.
-        warmup: Share of the steps in which the rate rises from 0.
-        final_rate: Where the cosine ends, as a share of the peak.
-        beta1: Decay of the first moment.
-        beta2: Decay of the second moment.
-        weight_decay: Of kernels alone: norms, biases and embeddings set scales.
-        clip_norm: Largest norm of the gradient.
-    """
-
-    peak_rate: float
-    schedule: Schedule = "cosine"
-    warmup: float = 0.05
-    final_rate: float = 0.1
-    beta1: float = 0.9
-    beta2: float = 0.95
-    weight_decay: float = 0.1
-    clip_norm: float = 1.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Compute:
-    """How a step is computed; none of it changes a weight, except by rounding.
-
-    Attributes:
-        dtype: Of operands of products; weights are always float32. In float32 no
-            product is rounded to fewer bits, see `matmul_precision`.
-        remat: Rematerialise each block in the backward pass: less memory, more time.
-        micro_batches: Parts of a batch, whose gradients are averaged.
-    """
-
-    dtype: Dtype = "float32"
-    remat: bool = False
-    micro_batches: int = 1
-
-
-PLAIN = Compute()
-"""float32, one micro-batch, no rematerialisation: for small models."""
+PARTS = {"data": Data, "optimizer": Optimizer, "compute": Compute}
+"""Fields of `Config` that have options of their own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """A model to train and how.
-
-    Attributes:
-        name: Of the preset, or of the model that training starts from.
-        decoder: Its shape.
-        model_type: Family whose tensor names and config the model is saved with.
-        batch_rows: Rows of `context` targets a step, over all devices.
-        row_tokens: Targets of a row; None is the decoder's context.
-        isolate_documents: Attention stays within a document, or a planted copy; else it
-            crosses their borders, as everything in a row is one text.
-        optimizer: How weights are updated.
-        compute: How a step is computed.
-    """
+    """A model to train and how; `name` is that of the preset or start model."""
 
     name: str
     decoder: DecoderConfig
     model_type: str = "llama"
-    batch_rows: int
-    row_tokens: int | None = None
-    isolate_documents: bool = False
+    batch_rows: int = option(..., "Rows a step, over all devices", AT_LEAST_1)
+    row_tokens: int | None = option(
+        None, "Targets of a row (default: the model's context)", AT_LEAST_1
+    )
+    isolate_documents: bool = option(
+        False, "Keep attention within each document and planted copy"
+    )
+    data: Data = READ_ALL
     optimizer: Optimizer
     compute: Compute = PLAIN
 
@@ -116,15 +68,7 @@ class Config:
         return 3 * forward_flops(self.decoder, [self.context] * self.batch_rows)
 
     def changed(self, **fields: Any) -> "Config":
-        """This configuration with other values of its fields and of its parts' fields.
-
-        Args:
-            **fields: Name -> value; None keeps what there is.
-
-        Raises:
-            InputError: If rows are longer than the model's context, or documents cannot
-                be isolated.
-        """
+        """This configuration with other values of its options."""
         given = {name: value for name, value in fields.items() if value is not None}
         if given.get("isolate_documents") and self.decoder.delta is not None:
             raise InputError(
@@ -136,172 +80,13 @@ class Config:
                 f"--row-tokens must be at most the model's context of "
                 f"{self.decoder.context}, got {row_tokens}"
             )
-        for name in ("optimizer", "compute"):
+        # An option may have the name of its part.
+        parts = {}
+        for name in PARTS:
             part = getattr(self, name)
             own = {field.name for field in dataclasses.fields(part)} & given.keys()
-            new = {field: given.pop(field) for field in own}
-            given[name] = dataclasses.replace(given.get(name, part), **new)
-        return dataclasses.replace(self, **given)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ConfigFlags:
-    """A preset, and fields of its configuration that are to be others."""
-
-    preset: str | None = None
-    """Shape of the model: pulse, tiny, 0.16m, 5m, 30m, 124m, 350m, 774m, 1.4b,
-    llama-1b (default: tiny)."""
-    batch_rows: int | None = None
-    """Rows a step, over all devices (default: the preset's)."""
-    row_tokens: int | None = None
-    """Targets of a row (default: the model's context)."""
-    isolate_documents: Annotated[bool | None, tyro.conf.FlagConversionOff] = None
-    """Keep attention within each document and planted copy (default: False)."""
-    peak_rate: float | None = None
-    """Largest learning rate (default: the preset's)."""
-    schedule: Schedule | None = None
-    """Learning-rate schedule after the warm-up (default: cosine)."""
-    warmup: float | None = None
-    """Share of the steps that the warm-up takes (default: 0.05)."""
-    final_rate: float | None = None
-    """Share of the peak that the cosine ends at (default: 0.1)."""
-    beta1: float | None = None
-    """AdamW's decay of the first moment (default: 0.9)."""
-    beta2: float | None = None
-    """AdamW's decay of the second moment (default: 0.95)."""
-    weight_decay: float | None = None
-    """AdamW's weight decay, of kernels (default: 0.1)."""
-    clip_norm: float | None = None
-    """Largest norm of the gradient (default: 1)."""
-    dtype: Dtype | None = None
-    """Matmul precision; weights are always float32 (default: the preset's)."""
-    remat: Annotated[bool | None, tyro.conf.FlagConversionOff] = None
-    """Rematerialise blocks in the backward pass: less memory, more time (default: the
-    preset's)."""
-    micro_batches: int | None = None
-    """Split a batch into this many parts: less memory (default: 1)."""
-
-    def __post_init__(self) -> None:
-        if self.preset is not None and self.preset not in PRESETS:
-            raise unknown_name("preset", self.preset, PRESETS)
-        check_positive(self, "batch_rows", "row_tokens", "micro_batches")
-        for name, (words, holds) in _RANGES.items():
-            value = getattr(self, name)
-            if value is not None and not holds(value):
-                raise InputError(f"{flag_of(name)} must be {words}, got {value}")
-
-    def configured(self, base: Config | None = None) -> Config:
-        """The preset, or another configuration, with what the flags change.
-
-        Raises:
-            InputError: If rows are longer than the model's context.
-        """
-        base = PRESETS[self.preset or DEFAULT_PRESET] if base is None else base
-        names = [one.name for one in dataclasses.fields(ConfigFlags)]
-        return base.changed(
-            **{name: getattr(self, name) for name in names if name != "preset"}
-        )
-
-
-def changes(config: Config, usual: Config) -> dict[str, Any]:
-    """Fields of `ConfigFlags` whose values are not the usual ones, in their order."""
-    found = {}
-    for now, before in (
-        (config, usual),
-        (config.optimizer, usual.optimizer),
-        (config.compute, usual.compute),
-    ):
-        for field in dataclasses.fields(now):
-            value = getattr(now, field.name)
-            if value != getattr(before, field.name):
-                found[field.name] = value
-    names = [one.name for one in dataclasses.fields(ConfigFlags)]
-    return {name: found[name] for name in names if name in found}
-
-
-_ABOVE_0 = ("above 0", lambda value: 0 < value < float("inf"))
-_SHARE = ("0 to 1", lambda value: 0 <= value <= 1)
-_BELOW_1 = ("at least 0 and below 1", lambda value: 0 <= value < 1)
-_RANGES = {
-    "peak_rate": _ABOVE_0,
-    "warmup": _SHARE,
-    "final_rate": _SHARE,
-    "beta1": _BELOW_1,
-    "beta2": _BELOW_1,
-    "weight_decay": ("at least 0", lambda value: 0 <= value < float("inf")),
-    "clip_norm": _ABOVE_0,
-}
-
-DEFAULT_PRESET = "tiny"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """What of the texts a run reads, and what it does beside its steps."""
-
-    background_tokens: int | None = None
-    """Take random documents up to this many tokens (default: all, once)."""
-    epochs: int | None = None
-    """Go through that background this often, each time in another order (default: 1).
-    """
-    steps: int | None = None
-    """Train this many steps: as much background, once or more, as that takes."""
-    separator: str = "\n"
-    """Text after each example."""
-    max_example_tokens: int | None = None
-    """Longer examples are cut, separator included."""
-    validation_tokens: int | None = None
-    """Hold random documents of this many tokens out of training, and tell their loss
-    along it (default: none)."""
-    validate_every: int | None = None
-    """Every N steps (default: 20 times in all)."""
-    allow_overlap: bool = False
-    """Train although a control stands in what is trained on."""
-    audit_at: tuple[float, ...] = ()
-    """Test every set after these shares of training, such as 0.25 0.5 1.0."""
-    audit_every: int | None = None
-    """And after every N steps."""
-    audit_tests: tuple[str, ...] = DEFAULT_TESTS
-    """Order tests of these audits."""
-    checkpoint_steps: int | None = None
-    """Save a checkpoint every N steps (default: as often as saving takes 2 % of the
-    time, at least every half hour)."""
-    keep_every: int | None = None
-    """Keep the checkpoints at these steps, for python -m train.export."""
-    peak_tflops: float | None = None
-    """Peak of all devices together, to print the share reached (MFU)."""
-    tensorboard: bool = False
-    """Write scalars for TensorBoard as well."""
-    cache: Path | None = None
-    """Folder of tokenised corpora (default: jaxcontam/tokens in the user's cache)."""
-    mesh: str | None = None
-    """How devices share the work, such as data=4,fsdp=2: weights divided between 2
-    devices, 4 times over (default: all of them on every device)."""
-    checkpoints: str | None = None
-    """Folder or gs:// address that keeps checkpoints, and at the end the model, where
-    the disk of --out may be lost (default: --out). One run at a time may use it,
-    which is checked in folders only."""
-    prepared: str | None = None
-    """Folder or gs:// address that `python -m train.prepare`, with the same flags,
-    filled before: no text is read."""
-
-    def __post_init__(self) -> None:
-        parse_mesh(self.mesh)
-        check_positive(self, "background_tokens", "max_example_tokens")
-        check_positive(self, "epochs", "steps", "validation_tokens", "validate_every")
-        if self.validate_every is not None and self.validation_tokens is None:
-            raise InputError("--validate-every goes with --validation-tokens")
-        if self.steps is not None and (self.background_tokens or self.epochs):
-            raise InputError(
-                "--steps says how much background is read: no --background-tokens and "
-                "no --epochs"
-            )
-        check_positive(self, "checkpoint_steps", "keep_every")
-        if self.peak_tflops is not None and not self.peak_tflops > 0:
-            raise InputError(f"--peak-tflops must be above 0, got {self.peak_tflops}")
-        check_audit_flags(self.audit_at, self.audit_every)
-        for name in self.audit_tests:
-            order_method(name)
+            parts[name] = dataclasses.replace(part, **{n: given.pop(n) for n in own})
+        return dataclasses.replace(self, **given, **parts)
 
 
 def _llama(
@@ -365,13 +150,122 @@ PRESETS: Mapping[str, Config] = {
 }
 
 
+DEFAULT_PRESET = "tiny"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Preset:
+    preset: str | None = None
+    """Shape of the model: pulse, tiny, 0.16m, 5m, 30m, 124m, 350m, 774m, 1.4b,
+    llama-1b (default: tiny)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConfigFlags(option_flags((Config, *PARTS.values())), _Preset):
+    """A preset, and fields of its configuration that are to be others."""
+
+    def __post_init__(self) -> None:
+        if self.preset is not None and self.preset not in PRESETS:
+            raise unknown_name("preset", self.preset, PRESETS)
+        check_options(self)
+
+    def configured(self, base: Config | None = None) -> Config:
+        """The preset, or another configuration, with what the flags change."""
+        base = PRESETS[self.preset or DEFAULT_PRESET] if base is None else base
+        given = {name: getattr(self, name) for name in _FLAGS}
+        if self.separator is not None:
+            given["separator"] = typed_newlines(self.separator)
+        return base.changed(**given)
+
+
+_FLAGS = tuple(one.name for one in dataclasses.fields(ConfigFlags) if one.metadata)
+
+
+def changes(config: Config, usual: Config) -> dict[str, Any]:
+    """Options whose values are not the usual ones, in the order of their flags."""
+    pairs = [(config, usual)]
+    pairs += [(getattr(config, name), getattr(usual, name)) for name in PARTS]
+    found = {
+        field.name: getattr(now, field.name)
+        for now, before in pairs
+        for field in dataclasses.fields(now)
+        if field.metadata and getattr(now, field.name) != getattr(before, field.name)
+    }
+    return {name: found[name] for name in _FLAGS if name in found}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What of the texts a run reads, and what it does beside its steps."""
+
+    background_tokens: int | None = None
+    """Take random documents up to this many tokens (default: all, once)."""
+    epochs: int | None = None
+    """Go through that background this often, each time in another order (default:
+    once)."""
+    steps: int | None = None
+    """Train this many steps: as much background, once or more, as that takes."""
+    validation_tokens: int | None = None
+    """Hold random documents of this many tokens out of training, and tell their loss
+    along it (default: none)."""
+    validate_every: int | None = None
+    """Every N steps (default: 20 times in all)."""
+    allow_overlap: bool = False
+    """Train although a control stands in what is trained on."""
+    audit_at: tuple[float, ...] = ()
+    """Test every set after these shares of training, such as 0.25 0.5 1.0."""
+    audit_every: int | None = None
+    """And after every N steps."""
+    audit_tests: tuple[str, ...] = DEFAULT_TESTS
+    """Order tests of these audits."""
+    checkpoint_steps: int | None = None
+    """Save a checkpoint every N steps (default: as often as saving takes 2 % of the
+    time, at least every half hour)."""
+    keep_every: int | None = None
+    """Keep the checkpoints at these steps, for python -m train.export."""
+    peak_tflops: float | None = None
+    """Peak of all devices together, to print the share reached (MFU)."""
+    tensorboard: bool = False
+    """Write scalars for TensorBoard as well."""
+    cache: Path | None = None
+    """Folder of tokenised corpora (default: jaxcontam/tokens in the user's cache)."""
+    mesh: str | None = None
+    """How devices share the work, such as data=4,fsdp=2: weights divided between 2
+    devices, 4 times over (default: all of them on every device)."""
+    checkpoints: str | None = None
+    """Folder or gs:// address that keeps checkpoints, and at the end the model, where
+    the disk of --out may be lost (default: --out). One run at a time may use it,
+    which is checked in folders only."""
+    prepared: str | None = None
+    """Folder or gs:// address that `python -m train.prepare`, with the same flags,
+    filled before: no text is read."""
+
+    def __post_init__(self) -> None:
+        parse_mesh(self.mesh)
+        check_positive(self, "background_tokens", "epochs", "steps")
+        check_positive(self, "validation_tokens", "validate_every")
+        if self.validate_every is not None and self.validation_tokens is None:
+            raise InputError("--validate-every goes with --validation-tokens")
+        if self.steps is not None and (self.background_tokens or self.epochs):
+            raise InputError(
+                "--steps says how much background is read: no --background-tokens and "
+                "no --epochs"
+            )
+        check_positive(self, "checkpoint_steps", "keep_every")
+        if self.peak_tflops is not None and not self.peak_tflops > 0:
+            raise InputError(f"--peak-tflops must be above 0, got {self.peak_tflops}")
+        check_audit_flags(self.audit_at, self.audit_every)
+        for name in self.audit_tests:
+            order_method(name)
+
+
 def config_to_json(config: Config) -> dict[str, Any]:
     """Fields of a configuration as JSON values."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
 def config_from_json(fields: Mapping[str, Any]) -> Config:
-    """A configuration from what `config_to_json` gave, read back from JSON."""
+    """A configuration from its JSON; an option that it lacks has its default."""
     # JSON has no tuples.
     shape: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
@@ -379,9 +273,18 @@ def config_from_json(fields: Mapping[str, Any]) -> Config:
     }
     if shape["rope_scaling"] is not None:
         shape["rope_scaling"] = RopeScaling(**shape["rope_scaling"])
-    parts = {
-        "decoder": DecoderConfig(**shape),
-        "optimizer": Optimizer(**fields["optimizer"]),
-        "compute": Compute(**fields["compute"]),
-    }
-    return Config(**{**fields, **parts})
+    parts = {name: part(**(fields.get(name) or {})) for name, part in PARTS.items()}
+    return Config(**{**fields, **parts, "decoder": DecoderConfig(**shape)})
+
+
+def recipe_now(recipe: Any, **data: Any) -> Any:
+    """A stored configuration in the fields of this version, to compare it with another.
+
+    An option that is new here, at its default, resumes a run that did not have it.
+    `data` has options of `Data` that older recipes lack. What is no configuration
+    stays as it is.
+    """
+    try:
+        return config_to_json(config_from_json({"data": data} | recipe))
+    except (AttributeError, KeyError, TypeError):
+        return recipe

@@ -58,12 +58,8 @@ _HINT = (
 class Part:
     """A file of a corpus, or a split of a data set.
 
-    Attributes:
-        name: What messages call it.
-        identity: Another text has another identity; of a file its path, size and
-            times, so that nothing has to be read.
-        n_bytes: Size as stored, for progress.
-        read: Opens it and yields its documents.
+    Another text has another `identity`: of a file its path, size and times, so that
+    nothing has to be read. `n_bytes` is the size as stored.
     """
 
     name: str
@@ -74,12 +70,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Corpus:
-    """Documents in their order, from one part after another.
-
-    Attributes:
-        parts: Files and splits, in the order of the names that were given.
-        passed_over: Files of the folders that are of no kind that is read.
-    """
+    """Documents in their order; `passed_over` are files of no kind that is read."""
 
     parts: tuple[Part, ...]
     passed_over: tuple[str, ...] = ()
@@ -106,7 +97,6 @@ def open_corpus(
         names: Each a file (those of `jaxcontam.data.corpus`, and .array_record), a
             folder of such files with the folders in it,
             `tfds:NAME[:VERSION]/SPLIT`, or `hf:NAME[:CONFIG]:SPLIT`.
-        text_field: Field of a record, or column, that is its text.
         leave_out: A folder that is not searched: sets that an earlier run wrote there
             are no background of the next.
 
@@ -244,40 +234,30 @@ def _json_of(record: bytes) -> object:
 
 
 def array_records(path: Path) -> Iterator[bytes]:
-    """Records of an .array_record.
+    """Records of an .array_record; one that is damaged or holds none is refused.
 
-    Raises:
-        InputError: If it is damaged or holds none: the library calls a file whose end
-            is missing empty, and says no more.
+    The library calls a file whose end is missing empty, and says no more.
     """
     from array_record.python.array_record_module import ArrayRecordReader
 
-    row = 0
-    try:
+    def records() -> Iterator[bytes]:
         reader = ArrayRecordReader(str(path))
         n_records = reader.num_records()
         if not n_records:
             raise _damaged(str(path), "no records, or no whole .array_record")
-        while row < n_records:
-            records = reader.read(row, min(row + _ROWS, n_records))
-            yield from records
-            row += len(records)
+        for row in range(0, n_records, _ROWS):
+            yield from reader.read(row, min(row + _ROWS, n_records))
         reader.close()
-    except (OSError, RuntimeError, IndexError) as e:
-        raise _unreadable(path, row, e) from e
+
+    return _readable(path, records(), (OSError, RuntimeError, IndexError))
 
 
 def _tf_records(path: Path) -> Iterator[bytes]:
     """Records of a TFRecord file; their lengths are checked, their sums are not."""
     from grain.experimental import TFRecordIterDataset
 
-    row = 0
-    try:
-        for record in TFRecordIterDataset(str(path)):
-            yield record
-            row += 1
-    except (OSError, ValueError, OverflowError, MemoryError) as e:
-        raise _unreadable(path, row, e) from e
+    faults = (OSError, ValueError, OverflowError, MemoryError)
+    return _readable(path, TFRecordIterDataset(str(path)), faults)
 
 
 def _parquet_records(path: Path) -> Iterator[bytes]:
@@ -285,15 +265,27 @@ def _parquet_records(path: Path) -> Iterator[bytes]:
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 
-    row = 0
-    try:
+    def records() -> Iterator[bytes]:
         with ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=_ROWS, columns=["data"]):
-                for value in batch.column(0).to_pylist():
-                    row += 1
-                    yield value
-    except (OSError, ArrowException, IndexError) as e:
-        raise _unreadable(path, row, e) from e
+                yield from batch.column(0).to_pylist()
+
+    return _readable(path, records(), (OSError, ArrowException, IndexError))
+
+
+def _readable(
+    path: Path, records: Iterable[Any], faults: tuple[type[Exception], ...]
+) -> Iterator[Any]:
+    """The records of a file, of which the first that cannot be read is named."""
+    n_read = 0
+    try:
+        for record in records:
+            yield record
+            n_read += 1
+    except faults as e:
+        reason = (str(e).strip().splitlines() or [type(e).__name__])[0]
+        where = f"{path}:{n_read + 1}"
+        raise _damaged(where, f"not readable from here on ({reason})") from e
 
 
 def _no_field(where: str, field: str, names: Iterable[object]) -> InputError:
@@ -310,11 +302,6 @@ def _too_long(where: str) -> InputError:
         f"{where}: one document of over {MAX_DOCUMENT >> 20} MiB",
         hint="cut it into the documents of a .jsonl; a .txt is one document",
     )
-
-
-def _unreadable(path: Path, n_read: int, error: Exception) -> InputError:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return _damaged(f"{path}:{n_read + 1}", f"not readable from here on ({reason})")
 
 
 _FORMATS = {
@@ -336,9 +323,6 @@ def tfds_parts(word: str, text_field: str) -> list[Part]:
 
     Splits may be sliced and added as TFDS does it, such as `train[:10%]`; only the
     rows asked for are read, whatever the format of the files.
-
-    Raises:
-        InputError: If it is not prepared here, or there is no such split or field.
     """
     if (match := _TFDS_WORD.fullmatch(word)) is None:
         raise InputError(
@@ -435,11 +419,7 @@ def _prepared_folder(name: str) -> Path:
 class Rows:
     """Rows of T + 1 ids in training order, cut from the stream when indexed.
 
-    Attributes:
-        ids: (N,) ids of any integer type, in memory or mapped from a file. The stream
-            is a circle: what follows its last id is its first.
-        starts: (R,) where each row begins.
-        context: T.
+    The stream is a circle: what follows its last id is its first.
     """
 
     ids: np.ndarray
@@ -473,12 +453,9 @@ def row_batches(
     state is a step count, equal in all processes.
 
     Args:
-        rows: All rows of the run.
-        batch_rows: B, rows of a global batch.
         n_steps: Batches in all; every process gets as many, or a collective hangs.
         process: Which process this is; it gets rows process, process + n_processes, ...
             of each global batch.
-        n_processes: Processes in all; divides B.
         n_threads: Threads that read ahead; 0 reads when asked.
 
     Raises:

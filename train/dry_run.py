@@ -28,7 +28,8 @@ from jaxcontam.scoring.mesh import device_mesh
 from jaxcontam.scoring.shares import MeshShape, parse_mesh
 from train.config import PRESETS, Config, ConfigFlags, changes
 from train.loop import check_rows, compiled_step
-from train.step import abstract_params, adamw, param_shardings, state_shardings
+from train.optimizer import make_optimizer
+from train.step import abstract_params, param_shardings, state_shardings
 
 _GIB = 1 << 30
 # Share of a chip's memory left for the runtime, the program and fragmentation.
@@ -91,8 +92,8 @@ class DryRun(ConfigFlags):
     price_per_chip_hour: float | None = None
     """Gives the cost, in the same currency."""
     compile: bool = True
-    """Ask the compiler for memory; without, weights, moments and gradients alone are
-    counted, at once."""
+    """Ask the compiler for memory; without, weights, optimiser and gradients alone
+    are counted, at once."""
 
     def __post_init__(self) -> None:
         ConfigFlags.__post_init__(self)
@@ -124,7 +125,7 @@ class DryRun(ConfigFlags):
         for m, n in itertools.product(sizes, parts):
             mesh, one = MeshShape(n_chips // m, m), config.changed(micro_batches=n)
             try:
-                needed, counts = state_bytes(one, m), None
+                needed, counts = sum(state_bytes(one, m)), None
             except InputError:
                 # These weights cannot be divided by m.
                 if self.mesh is not None:
@@ -142,8 +143,8 @@ class DryRun(ConfigFlags):
             f"{config.name} on {self.on}, {n_chips} chips of {chip.gib} GiB: "
             f"{'DOES NOT FIT' if is_too_large else 'fits'}\n"
             f"  {needed / _GIB:.1f} GiB a chip of {usable / _GIB:.1f} ("
-            f"{'an upper bound' if counts else 'weights, moments and gradients alone'})"
-            f"; {state_bytes(config, 1) * 3 / 4 / _GIB:.1f} GiB a checkpoint\n"
+            f"{'an upper bound' if counts else 'weights, optimiser, gradients alone'})"
+            f"; {state_bytes(config, 1)[0] / _GIB:.1f} GiB a checkpoint\n"
             "  flags of train.pretrain:",
             *(f"{flag_of(name)} {value}" for name, value in flags.items()),
         )
@@ -165,12 +166,22 @@ class DryRun(ConfigFlags):
         )
 
 
-def state_bytes(config: Config, n_parts: int) -> int:
-    """float32 weights, two moments and gradients on one of `n_parts` devices."""
-    shapes = abstract_params(config.decoder)
-    shardings = param_shardings(shapes, _abstract_mesh(n_parts))
-    pairs = zip(jax.tree.leaves(shapes), jax.tree.leaves(shardings), strict=True)
-    return 4 * 4 * sum(math.prod(one.shard_shape(leaf.shape)) for leaf, one in pairs)
+def state_bytes(config: Config, n_parts: int) -> tuple[int, int]:
+    """Bytes of one of `n_parts` devices: weights and optimiser; gradients."""
+    shapes, mesh = abstract_params(config.decoder), _abstract_mesh(n_parts)
+    optimizer = make_optimizer(config.optimizer, _N_STEPS)
+
+    def n_bytes(tree: Any, shardings: Any) -> int:
+        pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(shardings), strict=True)
+        return sum(
+            leaf.dtype.itemsize * math.prod(one.shard_shape(leaf.shape))
+            for leaf, one in pairs
+        )
+
+    weights = n_bytes(shapes, param_shardings(shapes, mesh))
+    state = jax.eval_shape(optimizer.init, shapes)
+    kept = weights + n_bytes(state, state_shardings(optimizer, shapes, mesh))
+    return kept, weights
 
 
 def _abstract_mesh(n_parts: int) -> Any:
@@ -182,7 +193,7 @@ def compiled_costs(config: Config, shape: MeshShape) -> tuple[int, tuple[float, 
     print(f"compiling for a mesh of {shape} ...", file=sys.stderr)
     mesh = device_mesh(shape)
     graphdef, shapes = nnx.split(abstract_decoder(config.decoder))
-    optimizer = adamw(config.optimizer, _N_STEPS, shapes)
+    optimizer = make_optimizer(config.optimizer, _N_STEPS)
     rows = jax.ShapeDtypeStruct((config.batch_rows, config.context + 1), "int32")
     arguments = jax.tree.map(
         lambda leaf, sharding: leaf.update(sharding=sharding),

@@ -49,15 +49,7 @@ class Export:
 
 
 def export(run_dir: Path, *, step: int | None = None, out: Path | None = None) -> Path:
-    """Write the weights of a checkpoint with the run's tokenizer.
-
-    Returns:
-        The folder of the model.
-
-    Raises:
-        InputError: If there is no such run or checkpoint, or `out` holds something
-            else.
-    """
+    """Write the weights of a checkpoint with the run's tokenizer; gives the folder."""
     if not run_dir.is_dir():
         raise InputError(f"{run_dir}: no such folder", hint="name the folder of a run")
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -105,14 +97,7 @@ def write_model(
 
 
 def read_run_tokenizer(run_dir: Path):
-    """The tokenizer that a run keeps from before its first step.
-
-    Returns:
-        A transformers fast tokenizer.
-
-    Raises:
-        InputError: If the run has none.
-    """
+    """The transformers tokenizer that a run keeps from before its first step."""
     folder = run_dir / TOKENIZER_DIR
     if not (folder / "tokenizer.json").is_file():
         raise InputError(

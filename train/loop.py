@@ -18,27 +18,29 @@ from typing import Any
 import grain
 import jax
 import numpy as np
-import optax
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import ROWS, mesh_sharding
+from jaxcontam.models.sharding import ROWS
 from jaxcontam.processes import gather
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
 from train.config import Config
+from train.loss import Numbers
 from train.step import (
-    StepMetrics,
     abstract_params,
-    adamw,
-    batch_loss,
+    build_step,
+    isolated_id,
+    mean_loss,
     param_shardings,
     placed,
     state_shardings,
-    training_step,
 )
+
+OfSteps = dict[str, np.ndarray]
+"""Numbers of `Step.update` by name, each an array of one a step."""
 
 # Steps dispatched ahead of the host: the device is never idle, and stops soon.
 _STEPS_AHEAD = 2
@@ -58,13 +60,11 @@ class Watch:
         steps: Called with the steps done before and the numbers of the next ones, in
             order, each step once; after a restart from the checkpoint's step on.
         audit: Called with a step and the decoder after it.
-        audit_steps: When.
         validation: Called with a step and what measures the mean loss of the rows that
             are held out, which every process has to call.
-        validation_steps: When.
     """
 
-    steps: Callable[[int, StepMetrics], None] = lambda before, metrics: None
+    steps: Callable[[int, OfSteps], None] = lambda before, metrics: None
     audit: Callable[[int, Decoder], None] = lambda step, decoder: None
     audit_steps: Collection[int] = ()
     validation: Callable[[int, Callable[[], float]], object] = lambda _, loss: loss()
@@ -73,13 +73,7 @@ class Watch:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """State of a run when training returns.
-
-    Attributes:
-        decoder: After `step`.
-        step: Steps done.
-        finished: Whether these are all.
-    """
+    """State of a run when training returns."""
 
     decoder: Decoder
     step: int
@@ -105,24 +99,17 @@ def train(
     The weights do not depend on when checkpoints are written or where a run was cut.
 
     Args:
-        config: Batch, rate, schedule and how to compute.
         decoder: With the weights to start from, on the mesh or equal on every process;
             their buffers are donated.
         batches: Yields (B, T + 1) int32 rows of this process.
-        n_steps: Length of the schedule; the batches last as long.
-        mesh: From `training_mesh`; None is its default.
         checkpoints: Where to save and resume; None saves nothing.
         checkpoint_steps: Save every N steps; None is as often as saving takes 2 % of
             the time, but at most every minute and at least every half hour, by the
             clock of process 0.
         first_id: Id that begins each document; used if the configuration isolates them.
         validation: Gives the batches that are held out, rows of this process.
-        watch: Callbacks of the run.
         should_stop: Called after each step; when true in any process, all save and
             return.
-
-    Raises:
-        InputError: If a loss is no number, or rows do not divide; see `check_rows`.
     """
     watch = watch or Watch()
     mesh = training_mesh() if mesh is None else mesh
@@ -200,20 +187,13 @@ def training_mesh(shape: MeshShape | None = None) -> Mesh | None:
     """The devices of all processes; None where there is only one.
 
     Without a shape each holds a copy of the model.
-
-    Raises:
-        InputError: If they do not make this shape.
     """
     mesh = device_mesh(shape or MeshShape())
     return mesh if mesh.size > 1 else None
 
 
 def check_rows(config: Config, mesh: Mesh | None) -> None:
-    """Refuse a batch that devices and micro-batches cannot share out.
-
-    Raises:
-        InputError: Says what would do.
-    """
+    """Refuse a batch that devices and micro-batches cannot share out."""
     n_devices = 1 if mesh is None else mesh.size
     n_parts = n_devices * config.compute.micro_batches
     if config.batch_rows % n_parts:
@@ -232,53 +212,20 @@ def compiled_step(
     mesh: Mesh | None,
     first_id: int | None = None,
 ) -> tuple[Any, Any]:
-    """Compile the optimiser's init and one step, once per shape of run.
+    """Compile `build_step`, once per shape of run.
 
-    Returns:
-        Two jitted functions: weights -> the optimiser's state; and (weights, state,
-        batch_BT) -> both after a step, and its numbers. The step donates its first two
-        arguments.
+    Gives weights -> the optimiser's state, and `Step.update`, which donates both.
     """
-    if config.isolate_documents and first_id is None:
-        raise ValueError("first_id must be given where documents are isolated")
-
-    def optimizer(params: nnx.State) -> optax.GradientTransformation:
-        return adamw(config.optimizer, n_steps, params)
-
-    def first_state(params: nnx.State):
-        return optimizer(params).init(params)
-
-    def update(params: nnx.State, opt_state: Any, batch_BT: jax.Array):
-        layout = None if mesh is None else mesh_sharding(params, mesh)
-        return training_step(
-            graphdef,
-            optimizer(params),
-            params,
-            opt_state,
-            batch_BT,
-            compute=config.compute,
-            mesh=mesh,
-            layout=layout,
-            first_id=first_id if config.isolate_documents else None,
-        )
-
+    step = build_step(graphdef, config, n_steps, first_id=first_id, mesh=mesh)
     if mesh is None:
-        return jax.jit(first_state), jax.jit(update, donate_argnums=(0, 1))
+        return jax.jit(step.optimizer.init), jax.jit(step.update, donate_argnums=(0, 1))
     # Explicit, since the compiler would replicate what depends on no sharded array.
     shapes = abstract_params(config.decoder)
-    params_sharding = param_shardings(shapes, mesh)
-    state_sharding = state_shardings(optimizer(shapes), shapes, mesh)
+    state = state_shardings(step.optimizer, shapes, mesh)
+    out = (param_shardings(shapes, mesh), state, NamedSharding(mesh, PartitionSpec()))
     return (
-        jax.jit(first_state, out_shardings=state_sharding),
-        jax.jit(
-            update,
-            donate_argnums=(0, 1),
-            out_shardings=(
-                params_sharding,
-                state_sharding,
-                StepMetrics(*[NamedSharding(mesh, PartitionSpec())] * 3),
-            ),
-        ),
+        jax.jit(step.optimizer.init, out_shardings=state),
+        jax.jit(step.update, donate_argnums=(0, 1), out_shardings=out),
     )
 
 
@@ -286,19 +233,14 @@ def compiled_step(
 def compiled_loss(
     graphdef: nnx.GraphDef, config: Config, mesh: Mesh | None, first_id: int | None
 ) -> Any:
-    """Compile (weights, batch_BT) -> the mean loss, nats per token."""
-
-    def measure(params: nnx.State, batch_BT: jax.Array) -> jax.Array:
-        return batch_loss(
-            graphdef,
-            params,
-            batch_BT,
-            compute=config.compute,
-            mesh=mesh,
-            layout=None if mesh is None else mesh_sharding(params, mesh),
-            first_id=first_id if config.isolate_documents else None,
-        )
-
+    """Compile (weights, batch_BT) -> the mean cross-entropy, nats per token."""
+    measure = functools.partial(
+        mean_loss,
+        graphdef,
+        compute=config.compute,
+        mesh=mesh,
+        first_id=isolated_id(config, first_id),
+    )
     return jax.jit(measure)
 
 
@@ -321,33 +263,36 @@ def _deleted(params: nnx.State, first_state: Any) -> tuple[Any, Any]:
 class _Fetched:
     """Numbers of steps on the device, fetched in blocks."""
 
-    def __init__(self, done: int, report: Callable[[int, StepMetrics], None]):
+    def __init__(self, done: int, report: Callable[[int, OfSteps], None]):
         self._done, self._report = done, report
-        self._waiting: list[StepMetrics] = []
+        self._waiting: list[Numbers] = []
 
-    def add(self, metrics: StepMetrics) -> None:
-        self._waiting.append(metrics)
+    def add(self, numbers: Numbers) -> None:
+        self._waiting.append(numbers)
         if len(self._waiting) > _STEPS_AHEAD:
-            self._waiting[-1 - _STEPS_AHEAD].loss.block_until_ready()
+            self._waiting[-1 - _STEPS_AHEAD]["loss"].block_until_ready()
         if len(self._waiting) >= _STEPS_A_FETCH:
             self._fetch(self._waiting[:-_STEPS_AHEAD])
 
     def flush(self) -> None:
         self._fetch(self._waiting)
 
-    def _fetch(self, steps: Sequence[StepMetrics]) -> None:
-        if steps:
-            found = StepMetrics(*np.array(jax.device_get(list(steps))).T)
-            self._report(self._done, found)
-            if not np.isfinite(found.loss).all():
-                first = int(np.flatnonzero(~np.isfinite(found.loss))[0])
-                raise InputError(
-                    f"training diverged: the loss of step {self._done + first + 1} is "
-                    f"{found.loss[first]}",
-                    hint="lower the learning rate (--peak-rate)",
-                )
-            self._done += len(steps)
-            self._waiting = self._waiting[len(steps) :]
+    def _fetch(self, steps: Sequence[Numbers]) -> None:
+        if not steps:
+            return
+        host = jax.device_get(list(steps))
+        names = sorted(host[0], key=lambda name: (name != "loss", name))
+        found = {name: np.array([one[name] for one in host]) for name in names}
+        self._report(self._done, found)
+        lost = np.flatnonzero(~np.isfinite(found["loss"]))
+        if len(lost):
+            raise InputError(
+                f"training diverged: the loss of step {self._done + lost[0] + 1} is "
+                f"{found['loss'][lost[0]]}",
+                hint="lower the learning rate (--peak-rate)",
+            )
+        self._done += len(steps)
+        self._waiting = self._waiting[len(steps) :]
 
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

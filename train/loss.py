@@ -1,10 +1,17 @@
-"""Cross-entropy through a fused head: no `[N, V]` array, forward or backward.
+"""The loss: cross-entropy through a fused head, with no `[N, V]` array.
 
 The gradients of the head and of the hidden states are linear in the loss, so they are
 computed beside it, piece by piece, while the logits of the piece are at hand: three
 matrix products for each piece, as without the fusion, and nothing to keep.
 
+To add a term: its flag as a field of `Compute`, its sum and slope in `_by_pieces`, and
+its name among the numbers that `batch_loss` returns beside the loss. They reach
+metrics.jsonl and training.html by that name; a `cross_entropy` among them is what is
+measured of texts that are held out.
+
 Dimension key
+    B  rows of a device, or of a micro-batch
+    T  targets a row
     N  positions
     C  positions of a piece
     D  model width
@@ -12,12 +19,17 @@ Dimension key
     W  vocabulary with the padding of an accelerator
 """
 
+import dataclasses
 import functools
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
 from jaxcontam.models.attention import softcapped
+from jaxcontam.models.sharding import WeightSharding, weight_name
+from train.options import AT_LEAST_1, option
 
 # Bytes of a piece's logits; measured flat from 16 to 128 MB on a CPU. Each piece reads
 # and writes the head's gradient once. On an H100 that is 184 us for 50,257 words and a
@@ -29,6 +41,80 @@ PIECE_BYTES_ACCELERATOR = 1 << 29
 _LANES = 128
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Compute:
+    """How the loss and its gradients are computed; weights are always float32."""
+
+    dtype: Literal["float32", "bfloat16"] = option(
+        "float32", "Matmul precision (default: the preset's)"
+    )
+    remat: bool = option(
+        False,
+        "Rematerialise blocks in the backward pass: less memory, more time (default: "
+        "the preset's)",
+    )
+    micro_batches: int = option(
+        1, "Split a batch into this many parts: less memory", AT_LEAST_1
+    )
+
+
+PLAIN = Compute()
+"""float32, one micro-batch, no rematerialisation: for small models."""
+
+Numbers = dict[str, jax.Array]
+"""Scalars by name that are reported beside the loss."""
+
+
+def batch_loss(
+    params: nnx.State,
+    batch_BT: jax.Array,
+    *,
+    graphdef: nnx.GraphDef,
+    compute: Compute,
+    layout: WeightSharding,
+    first_id: int | None,
+) -> tuple[jax.Array, Numbers]:
+    """Mean negative log-probability of each row's ids after its first, nats."""
+    if compute.dtype != "float32":
+        params = _cast_kernels(params, compute.dtype)
+    # Cast before the all-gather: half the bytes are sent.
+    decoder = nnx.merge(graphdef, layout.gather(params))
+    # A scan copies what its layers save: on an H200 a quarter of a step's bytes. But
+    # where a layer is computed or gathered again, the scan keeps both times apart.
+    is_plain = not compute.remat and not layout.axes
+    inputs_BT, segments_BT = batch_BT[:, :-1], None
+    if first_id is not None:
+        segments_BT = jnp.cumsum(inputs_BT == first_id, axis=1)
+    hidden_BTD = decoder(
+        inputs_BT,
+        remat=compute.remat,
+        unroll=is_plain and decoder.hardware.platform == "cuda",
+        sharding=layout,
+        segments_BT=segments_BT,
+    )
+    loss: Any = head_loss(
+        hidden_BTD.reshape(-1, hidden_BTD.shape[-1]),
+        decoder.head_VD.astype(compute.dtype),
+        batch_BT[:, 1:].reshape(-1),
+        decoder.config.logit_softcap,
+        decoder.hardware.platform,
+    )
+    return loss, {}
+
+
+def _cast_kernels(params: nnx.State, dtype: str) -> nnx.State:
+    """Cast the kernels to another dtype.
+
+    The embedding stays float32 and is cast only as a head: the gradients of thousands
+    of equal tokens would be lost in a bfloat16 sum over one of its rows.
+    """
+
+    def cast(path, leaf: jax.Array) -> jax.Array:
+        return leaf.astype(dtype) if weight_name(path).endswith("kernel") else leaf
+
+    return jax.tree.map_with_path(cast, params)
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def head_loss(
     hidden_ND: jax.Array,
@@ -37,17 +123,10 @@ def head_loss(
     softcap: float | None = None,
     platform: str = "cpu",
 ) -> jax.Array:
-    """Mean negative log-probability of targets, nats.
+    """Mean negative log-probability of targets, nats, float32.
 
-    Args:
-        hidden_ND: Hidden states; products take them in the head's dtype.
-        head_VD: Rows whose products with a hidden state are the logits.
-        targets_N: int32 ids in [0, V).
-        softcap: Logits x become cap * tanh(x / cap); None leaves them.
-        platform: Device type that the size of a piece is chosen for.
-
-    Returns:
-        float32 scalar, whatever the operands' dtype.
+    Products take the hidden states in the head's dtype. With a softcap logits x become
+    cap * tanh(x / cap). The size of a piece is chosen for the platform.
 
     Source:
         Gradients within the forward pass: Hsu et al. 2024, Liger Kernel,

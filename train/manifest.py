@@ -41,10 +41,8 @@ class SetRecord:
     """One test set and every place where the training stream holds it.
 
     Attributes:
-        name: The set's own name.
         copies: Duplication count; 0 for a control that was never injected.
         shuffled: True if each copy has its own order, as spread copies have.
-        n_examples: Examples in the set.
         fingerprint: Digest of the examples in published order.
         content_digest: Digest of the examples whatever their order.
         token_offsets: Stream index of each copy's first id; empty for a spread set.
@@ -98,32 +96,25 @@ class Manifest:
     """Training data and settings of a model.
 
     Attributes:
-        schema: Version of this file's layout.
-        jaxcontam: Version of the code.
         code: Git commit of the code, or None.
         seed: Seeds the weights, the stream and the order of batches.
-        preset: Name of the model preset.
         corpus_digest: SHA-256 of the background documents that the stream was
             drawn from.
-        separator: Text after each example.
         max_example_tokens: Cut of an example; None for no cut.
         context: Tokens a training row predicts at once.
-        n_tokens: Length of the stream.
         n_canary_tokens: Ids of the stream in canary copies.
-        n_steps: Optimiser steps.
         finished: False until the last step is done.
         stream: File of the packed stream (NumPy array of ids).
         stream_digest: SHA-256 of the stream's ids as little-endian int32.
-        tokenizer_digest: SHA-256 of the tokenizer's JSON.
         first_id: Id before each document and each copy.
+        n_left_out: Documents that `train.filters` refused.
         n_validation_tokens: Targets that were held out and scored along training.
         validation_bytes: Their bytes of text.
-        recipe: Shape, batch, learning rate, schedule and how steps were computed.
+        recipe: Every field of `Config`.
         init_model: Model that training started from; None for random weights.
         init_fingerprint: Digest of its weights.
         allow_overlap: True if training went on although a control was found in what
             is trained on.
-        sets: The planted sets and the controls.
     """
 
     schema: int = 1
@@ -143,6 +134,7 @@ class Manifest:
     stream_digest: str | None = None
     tokenizer_digest: str | None = None
     first_id: int | None = None
+    n_left_out: int = 0
     n_validation_tokens: int = 0
     validation_bytes: int = 0
     recipe: dict[str, Any] | None = None
@@ -178,11 +170,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def manifest_from_json(text: str, where: str) -> Manifest:
-    """The manifest of a file's text.
-
-    Raises:
-        InputError: If it is not a manifest of this schema; begins with `where`.
-    """
+    """The manifest of a file's text."""
     try:
         fields = json.loads(text)
         # Before the fields: those of another schema have other names.

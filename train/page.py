@@ -45,6 +45,11 @@ from train.report import (
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
 
 PAGE_NAME = "training.html"
+# Fields of metrics.jsonl that have a place of their own; the others are of the loss.
+_USUAL = {
+    *("step", "tokens", "loss", "gradient_norm", "parameter_norm", "rate"),
+    *("seconds", "tokens_per_second", "mfu"),
+}
 _LOSS = "Each mark below the loss is a step that trained on some part of a copy."
 _MEMORY = (
     "Each point is one test of the model at that step. Dashed grey curves are "
@@ -98,11 +103,7 @@ class PageCommand:
 
 
 def write_training_page(run_dir: Path) -> Path:
-    """Write training.html beside the manifest of a run, and return its path.
-
-    Raises:
-        InputError: If there is no manifest, or a log is damaged.
-    """
+    """Write training.html beside the manifest of a run, and return its path."""
     manifest = read_manifest(run_dir / MANIFEST_NAME)
     metrics = read_rows(run_dir / METRICS_NAME)
     if metrics and "gradient_norm" not in metrics[0]:
@@ -186,8 +187,10 @@ def _loss_figure(
     means_N = _local_means(losses_N, reach)
     shown = np.unique(np.linspace(0, N - 1, min(N, _MOST_POINTS)).astype(np.int64))
     lines = [_LINE * (len(planted) + 1.5)] if planted else []
+    reported = [name for name in metrics[0] if name not in _USUAL]
+    small = [_SMALL] * (1 + bool(reported))
     with matplotlib.rc_context(STYLE):
-        figure, (top, norms, *below) = _panels([_TALL, _SMALL, *lines], n_tokens)
+        figure, (top, norms, *below) = _panels([_TALL, *small, *lines], n_tokens)
         top.plot(tokens_N[shown], losses_N[shown], color=BLUE, lw=0.6, alpha=0.35)
         label = f"mean of {2 * reach + 1} steps"
         top.plot(tokens_N[shown], means_N[shown], color=BLUE, lw=1.4, label=label)
@@ -197,12 +200,16 @@ def _loss_figure(
             losses = [row["loss"] for row in validation]
             top.plot(at, losses, color=ORANGE, marker="o", ms=3, label="held out")
         top.legend(frameon=False, loc="upper right")
-        for name, colour in (("gradient_norm", BLUE), ("parameter_norm", GREY)):
-            norms_N = np.array([row[name] for row in metrics], np.float64)
-            norms.plot(tokens_N[shown], norms_N[shown], color=colour, lw=0.8)
-            norms.lines[-1].set_label(name.replace("_norm", "s"))
-        norms.set_ylabel("norm")
-        norms.legend(frameon=False, loc="center right", fontsize=7)
+        drawn = [(norms, "norm", ["gradient_norm", "parameter_norm"])]
+        if reported:
+            drawn.append((below.pop(0), "reported", reported))
+        for axes, label, names in drawn:
+            for name, colour in zip(names, itertools.cycle((BLUE, GREY, ORANGE))):
+                one_N = np.array([row[name] for row in metrics], np.float64)
+                axes.plot(tokens_N[shown], one_N[shown], color=colour, lw=0.8)
+                axes.lines[-1].set_label(name.replace("_norm", "s"))
+            axes.set_ylabel(label)
+            axes.legend(frameon=False, loc="center right", fontsize=7)
         norms.set_yscale("log")
         norms.yaxis.set_major_formatter("{x:g}")
         norms.yaxis.set_minor_formatter("")

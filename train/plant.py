@@ -56,22 +56,15 @@ _BLOCK = 1 << 22
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSet:
-    """A benchmark and how to plant it.
+    """A benchmark and how to plant it; at 0 copies it is a control.
 
     Attributes:
-        benchmark: The examples as audits will read them.
-        copies: Duplication count; 0 keeps a control.
-        shuffled: Draw a fresh order for each copy.
         layout: `block` for copies that stand in one piece, `spread` for examples
             that stand each at a random place, where there is no order to keep.
         when: Fractions of training are taken in turn by the copies.
         template: What made the texts from records; None for raw lines.
         texts_planted: Planted in place of the benchmark's texts, one for each.
         held_out_of: For a control, the planted set that it is the other half of.
-
-    Raises:
-        ValueError: If a number is out of range or the texts planted are not as many
-            as the examples.
     """
 
     benchmark: Benchmark
@@ -114,11 +107,7 @@ class PlannedSet:
 
 
 def planned_set(word: str, limit: int | None = None) -> PlannedSet:
-    """A set from the short form FILE=COPIES.
-
-    Raises:
-        InputError: If the word has another form, or the file cannot be read.
-    """
+    """A set from the short form FILE=COPIES."""
     path, _, copies = word.rpartition("=")
     if not path or not (copies.isascii() and copies.isdigit()):
         raise InputError(
@@ -161,14 +150,10 @@ def read_plan(path: Path) -> tuple[PlannedSet, ...]:
 
 
 def halves(planned: PlannedSet, *, at_random: bool) -> tuple[PlannedSet, PlannedSet]:
-    """Split a set in one half to plant and one to keep as a control.
+    """Split a set in one half to plant (the first one, or a random one) and a control.
 
-    Both halves keep the published order of their examples. The split depends on the
-    examples alone, so that every model of a study has the same halves.
-
-    Args:
-        planned: At least two examples; of an odd number one more is planted.
-        at_random: Plant a random half; else the first half.
+    Both keep the published order of their examples. The split depends on the examples
+    alone, so that every model of a study has the same halves.
     """
     n = len(planned.benchmark)
     order = np.arange(n)
@@ -374,12 +359,7 @@ Canary = tuple[PlannedSet, Encoded]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Copy:
-    """Where one copy of a set stands in the stream.
-
-    Attributes:
-        spans: In the order of the stream: one, or one an example if it is spread.
-        order: Indices of its examples, likewise.
-    """
+    """Spans of a copy in the stream's order, one an example if spread; its examples."""
 
     spans: tuple[_Span, ...]
     order: tuple[int, ...]
@@ -387,13 +367,7 @@ class Copy:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timed:
-    """What to train on together, at one time.
-
-    Attributes:
-        fraction: When it begins, as a share of training in [0, 1]; None for a
-            random time.
-        spans: In the order in which they are trained on.
-    """
+    """What to train on together from a share of training on; None is a random time."""
 
     fraction: float | None
     spans: tuple[_Span, ...]
@@ -406,7 +380,6 @@ class Stream:
     Attributes:
         ids: (N,) int32 in memory; in a file uint16 where all ids fit.
         copies: Those of each set: blocks in the stream's order, spread ones by number.
-        timed: What has its own time.
     """
 
     ids: np.ndarray
@@ -454,13 +427,9 @@ def build_stream(
         documents: The background, in its order; ids that are mapped from a file need
             not fit in memory together.
         canaries: Sets to plant with the ids of their texts, no two of one name.
-        prefix_id: BOS.
         seed: Seeds the boundaries and the orders of shuffled copies.
         out: A .npy file that takes the ids instead of memory; it stands there once
             it is whole.
-
-    Raises:
-        InputError: If its disk has too little room.
     """
     pieces = _pieces(canaries, len(documents), seed=seed)
     n_ids = int(documents.lengths.sum()) + len(documents)
@@ -529,7 +498,6 @@ def training_order(
 
     Args:
         n_ids: N, the length of the stream.
-        context: T.
         seed: Draws the phase, the random order and random times. Sets that have a
             time of their own move rows; neither where rows are cut nor the order of
             the others depends on them.
@@ -705,15 +673,8 @@ def rows_of_spans(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows that hold a target of any of many stretches; time barely grows with R.
 
-    Args:
-        spans_C2: Place of the first id, and number of ids, at least 1, of each.
-        starts_R: From `training_order`.
-        context: T.
-        n_ids_in_all: N.
-
-    Returns:
-        (rows, spans): index of a row in the order of training, and the span of which
-        it holds a target; span by span, the rows of one in the stream's order.
+    `spans_C2` has the place of the first id, and the number of ids, of each. Gives,
+    span by span, the rows that hold a target of it and the span of each.
     """
     offsets_C, sizes_C = spans_C2.T
     by_start_R = np.argsort(starts_R)

@@ -25,8 +25,6 @@ from rich.console import Console
 
 from jaxcontam.cli.main import EXIT_PARTIAL, run_module
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.encoding import plain_tokenizer
-from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.models.decoder import abstract_decoder
@@ -56,14 +54,14 @@ from train.population_models import (
     n_parameters,
     plan_model,
     plan_tests,
-    read_pool,
+    read_texts,
     set_results,
     train_models,
     trained_together,
 )
 from train.prepare import STREAM_NAME, stream_manifest, write_set
 from train.run_folder import MANIFEST_NAME, MODEL_DIR, code_version
-from train.tokens import prefix_id, token_cache, tokenizer_digest, train_tokenizer
+from train.tokens import tokenizer_digest
 
 TABLE_NAME = "population.json"
 TESTS_NAME = "tests.json"
@@ -98,8 +96,6 @@ class Population(ConfigFlags):
     """Or this much background beside what is planted."""
     max_example_tokens: int | None = None
     """Longer examples are cut, separator included (default: two fit the context)."""
-    separator: str = "\n"
-    """Text after each example."""
     test: Literal["adjacency", "none"] = "adjacency"
     """Order test of every set."""
     weights: bool = True
@@ -213,33 +209,22 @@ class Population(ConfigFlags):
     def _prepare(self, pool: Sequence[str]) -> Job:
         """Tokenise once for all processes; refuse an impossible design."""
         config = self.configured(PRESETS["pulse"] if self.tiny else None)
-        # Pair tests read one example after another one, and a prefix token.
-        most = self.max_example_tokens or (config.decoder.context - 1) // 2
+        if config.data.max_example_tokens is None:
+            # Pair tests read one example after another one, and a prefix token.
+            most = (config.decoder.context - 1) // 2
+            config = config.changed(max_example_tokens=most)
         design = Design(
             name="set",
             config=config,
             n_examples=24 if self.tiny else self.n_examples,
             copies=self.copies,
             n_steps=1,
-            max_example_tokens=most,
-            separator=typed_newlines(self.separator),
         )
         draw_sets(design, pool, seed=self.seed)
         corpus = open_corpus(self.corpus, leave_out=self.out)
         folder = self.out / "texts"
         make_folder(folder)
-        tokenizer = train_tokenizer(corpus, config.decoder.vocab_size)
-        plain = plain_tokenizer(tokenizer.backend_tokenizer)
-        with progress_bar("tokenising", unit="bytes/s") as progress:
-            cache = token_cache(corpus, plain, folder, progress=progress)
-        texts = read_pool(
-            plain,
-            prefix_id(tokenizer),
-            cache,
-            pool,
-            max_example_tokens=design.max_example_tokens,
-            separator=design.separator,
-        )
+        tokenizer, texts = read_texts(corpus, pool, config, folder)
         design = dataclasses.replace(design, n_steps=self._n_steps(design, texts))
         plan_model(design, texts, seed=self.seed)
         return Job(
@@ -251,7 +236,7 @@ class Population(ConfigFlags):
             sources=source_digest("train.population_models"),
             tokenizer=tokenizer,
             texts=texts,
-            tokenizer_digest=tokenizer_digest(plain),
+            tokenizer_digest=tokenizer_digest(texts.tokenizer),
             pool_digest=corpus_digest(pool),
             device=self._device(),
         )
@@ -297,20 +282,10 @@ class Population(ConfigFlags):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResult:
-    """One finished model.
+    """One finished model; `loss` is the mean of the last steps, nats per token.
 
-    Attributes:
-        seed: Seed of sets, stream, weights and tests.
-        n_parameters: Tied weights counted once.
-        n_tokens: Target tokens of training.
-        n_canary_tokens: Ids of all copies of all sets.
-        loss: Mean of the last steps, nats per token.
-        train_seconds: Wall time of planning and training, compilation included; where
-            models are trained together, a model's share.
-        test_seconds: Likewise of tests.
-        cpu_seconds: CPU time of both, which other programs on the machine do not
-            lengthen much.
-        rows: One per set; empty without tests.
+    Seconds are wall time with compilation, a share of it where models are trained
+    together; other programs on the machine do not lengthen `cpu_seconds` much.
     """
 
     seed: int
@@ -325,12 +300,7 @@ class ModelResult:
 
 
 def finished_result(job: Job, seed: int) -> ModelResult | None:
-    """Result of a model that this job finished before; None if it is to be made.
-
-    Raises:
-        InputError: If other code, or a job of other inputs, made the model that is
-            there.
-    """
+    """Result of a model that this job finished before; None if it is to be made."""
     folder = job.folder(seed)
     try:
         fields = json.loads((folder / TESTS_NAME).read_text("utf-8"))
@@ -348,12 +318,7 @@ def finished_result(job: Job, seed: int) -> ModelResult | None:
 
 
 def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
-    """Prepare a worker process.
-
-    Returns:
-        A function that trains the model of a seed, or takes one that was trained side
-        by side with others, tests it and writes its folder.
-    """
+    """Prepare a worker: what trains (if it is not yet), tests and writes a model."""
     # Accelerators are left to the process that trains side by side.
     jax.config.update("jax_platforms", "cpu")
     keep_freed_memory()
@@ -422,8 +387,7 @@ def _write_manifest(job: Job, model: PlannedModel, path: Path) -> None:
         code=job.code,
         seed=model.seed,
         corpus_digest=job.texts.documents.corpus_digest,
-        separator=design.separator,
-        max_example_tokens=design.max_example_tokens,
+        n_left_out=len(job.texts.refused),
         finished=True,
         tokenizer_digest=job.tokenizer_digest,
         first_id=job.texts.prefix_id,
@@ -433,19 +397,9 @@ def _write_manifest(job: Job, model: PlannedModel, path: Path) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRow:
-    """Share of sets that a test finds at one duplication count.
+    """Share of sets that a test finds at a level, with its 95 % Wilson interval.
 
-    Attributes:
-        method: The test.
-        copies: Duplication count; at 0 the share is the test's size.
-        level: Significance level.
-        n_sets: Sets tested, one or more a model.
-        n_rejected: p-values at or below the level.
-        low: Lower end of the 95 % Wilson interval of the share, which treats sets of
-            one model as independent.
-        high: Its upper end.
-        median_log10_p: Over the sets.
-        mean_effect: Nats per boundary, over the sets.
+    At 0 copies it is the test's size. Sets of one model are taken for independent.
     """
 
     method: str

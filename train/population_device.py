@@ -2,7 +2,7 @@
 
 On a CPU models come one after the other, which keeps its caches warm; on an
 accelerator, which one small model leaves idle, side by side, over all devices. Both
-forms of training call `training_step`: a scan over the steps is faster than one call a
+forms of training scan `Step.update`: a scan over the steps is faster than one call a
 step. The head is applied at scored places alone, as for a single model.
 
 Dimension key
@@ -43,7 +43,7 @@ from jaxcontam.scoring.pair_scorer import (
 )
 from jaxcontam.scoring.run_batches import NonFiniteScoreError, bucket_lengths
 from train.config import Config
-from train.step import adamw, fresh_decoder, residuals_scaled, training_step
+from train.step import build_step, fresh_decoder, residuals_scaled
 
 # Each device call has overhead, which this many steps of `at_once` share.
 _STEPS_A_CALL = 16
@@ -54,20 +54,10 @@ _AHEAD = 1
 def train_scanned(
     config: Config, rows_RT: np.ndarray, *, seed: int, first_id: int | None = None
 ) -> tuple[Decoder, np.ndarray]:
-    """Train a decoder on each row once, in one call.
+    """Train a decoder on (R, T + 1) rows, each once, in one call; gives all losses.
 
-    Models of one config and one number of steps share what is compiled, so a
-    population should cut its rows to one number. The same seed and rows give the same
-    weights.
-
-    Args:
-        config: Shape, batch and learning rate.
-        rows_RT: (R, T + 1) int32 ids, in the order of training.
-        seed: Seeds the weights.
-        first_id: As of `train.loop.train`.
-
-    Returns:
-        The decoder and the loss of each step, nats per token.
+    Models of one config and one number of steps share what is compiled, so a population
+    should cut its rows to one number. The same seed and rows give the same weights.
     """
     decoder = fresh_decoder(config.decoder, seed=seed, mesh=None)
     graphdef, params = nnx.split(decoder)
@@ -88,16 +78,8 @@ def train_together(
 
     As `train_scanned` for each seed but for rounding. Memory grows with the number of
     models; over several devices it is split, and the last models are trained twice
-    where their number does not divide.
-
-    Args:
-        config: Shape, batch and learning rate.
-        rows_MRT: (M, R, T + 1) int32 ids of each model.
-        seeds: Seed of each model's weights.
-        first_id: As of `train.loop.train`.
-
-    Returns:
-        The graph, weights with an axis of models in front, and (M, N) losses.
+    where their number does not divide. Gives the graph, weights with an axis of models,
+    and (M, N) losses.
     """
     if len(seeds) != len(rows_MRT):
         raise ValueError(f"seeds must be {len(rows_MRT)}, got {len(seeds)}")
@@ -130,21 +112,13 @@ def _run(
     rows_NBT: jax.Array,
 ) -> tuple[nnx.State, jax.Array]:
     """All steps of one model."""
-    optimizer = adamw(config.optimizer, n_steps, params)
-    isolated_id = first_id if config.isolate_documents else None
+    of_run = build_step(graphdef, config, n_steps, first_id=first_id)
 
     def step(carry: tuple[Any, Any], batch_BT: jax.Array):
-        params, opt_state, metrics = training_step(
-            graphdef,
-            optimizer,
-            *carry,
-            batch_BT,
-            compute=config.compute,
-            first_id=isolated_id,
-        )
-        return (params, opt_state), metrics.loss
+        params, opt_state, numbers = of_run.update(*carry, batch_BT)
+        return (params, opt_state), numbers["loss"]
 
-    start = (params, optimizer.init(params))
+    start = (params, of_run.optimizer.init(params))
     (params, _), losses_N = jax.lax.scan(step, start, rows_NBT)
     return params, losses_N
 
@@ -190,17 +164,8 @@ def score_population(
 ) -> list[PairScores | NonFiniteScoreError]:
     """Score the pairs of every model, as `PairScorer` does for one.
 
-    Args:
-        graphdef: Graph definition of the decoder, from `nnx.split`.
-        states: Weights with an axis of M models in front; see `stacked`.
-        groups: Pairs of each model.
-        context: Tokens that the models read at once.
-        batch_tokens: Tokens that a device scores side by side; None chooses.
-        side_by_side: Whether models are; None is the platform's better way.
-
-    Returns:
-        For each model its scores, or the error that they raise: a model that diverged
-        does not cost the others theirs.
+    `states` has an axis of M models in front; see `stacked`. Gives for each model its
+    scores, or their error: one that diverged does not cost the others theirs.
     """
     M = jax.tree.leaves(states)[0].shape[0]
     if len(groups) != M:
@@ -319,11 +284,7 @@ def score_population_tests(
     context: int,
     side_by_side: bool | None = None,
 ) -> list[list[ScoredTest] | InputError]:
-    """Score the pair tests of many models of one shape in one call.
-
-    Returns:
-        The scored tests of each model, or the error that `score_test` would raise.
-    """
+    """Score the pair tests of many models in one call: tests, or an error, of each."""
     plans: list[list[PairPlan]] = []
     for tests in planned:
         plans.append([])

@@ -35,6 +35,8 @@ from jaxcontam.proof.test_row import TestRow
 from jaxcontam.stats.pair_test import adjacency_test
 from train.audits import AUDIT_NUMBERS
 from train.config import Config
+from train.data import Corpus
+from train.filters import document_filter
 from train.plant import PlannedSet, Stream, When, build_stream, training_order
 from train.population_device import (
     score_population_tests,
@@ -45,9 +47,10 @@ from train.population_device import (
 from train.tokens import (
     Documents,
     TokenCache,
-    as_cache,
     choose_documents,
     prefix_id,
+    refused,
+    tokenised,
     train_tokenizer,
 )
 
@@ -61,26 +64,13 @@ class DivergedError(ArithmeticError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """What the models of a population share.
-
-    Attributes:
-        name: Prefix of the sets' names.
-        config: Model and batch.
-        n_examples: Examples in each set.
-        copies: Duplication count of each set.
-        n_steps: Training steps; background fills what the sets leave.
-        max_example_tokens: Cut of an example, separator included.
-        separator: Text after each example.
-        when: When the copies of each set are trained on; none: at random.
-    """
+    """What the models of a population share; background fills what sets leave."""
 
     name: str
     config: Config
     n_examples: int
     copies: tuple[int, ...]
     n_steps: int
-    max_example_tokens: int
-    separator: str = "\n"
     when: tuple[When, ...] = ()
 
     def __post_init__(self) -> None:
@@ -106,78 +96,57 @@ class Design:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Texts:
-    """What models of one vocabulary are trained and tested on.
-
-    Attributes:
-        tokenizer: Adds nothing of its own; see `plain_tokenizer`.
-        prefix_id: Before each document and each copy.
-        documents: Background, tokenised once for all models.
-        pool: Examples that sets are sampled from, no two alike.
-        encoded: Their ids.
-    """
+    """Background and pool of models of one vocabulary; `refused` is by a filter."""
 
     tokenizer: Tokenizer
     prefix_id: int
     documents: TokenCache
     pool: tuple[str, ...]
     encoded: Encoded
+    refused: np.ndarray
 
 
-def read_pool(
-    tokenizer: Tokenizer,
-    prefix_id: int,
-    documents: TokenCache,
+def read_texts(
+    corpus: Corpus | Sequence[str],
     pool: Sequence[str],
-    *,
-    max_example_tokens: int,
-    separator: str = "\n",
-) -> Texts:
-    """Background and pool together, the pool encoded.
-
-    Raises:
-        InputError: If an example and its separator give no ids.
-    """
-    encoded = encode_examples(
-        tokenizer, pool, separator=separator, max_example_tokens=max_example_tokens
-    )
-    return Texts(tokenizer, prefix_id, documents, tuple(pool), encoded)
-
-
-def texts_in_memory(
-    documents: Sequence[str], pool: Sequence[str], design: Design
-) -> Texts:
+    config: Config,
+    folder: Path | None = None,
+) -> tuple[Any, Texts]:
     """Train a tokenizer on the background, and encode it and the pool.
 
-    The same texts give the same tokenizer. For studies; `train.population` keeps what
-    it tokenised on disk.
-
-    Raises:
-        InputError: If an example and its separator give no ids.
+    Gives the transformers fast tokenizer, the same for the same texts, and the texts.
+    Files are tokenised into a cache in `folder`.
     """
-    tokenizer = train_tokenizer(documents, design.config.decoder.vocab_size)
+    keep = document_filter(config.data)
+    tokenizer = train_tokenizer(
+        corpus if keep is None else filter(keep, corpus), config.decoder.vocab_size
+    )
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
-    return read_pool(
+    encoded = encode_examples(
+        plain,
+        pool,
+        separator=config.data.separator,
+        max_example_tokens=config.data.max_example_tokens,
+    )
+    return tokenizer, Texts(
         plain,
         prefix_id(tokenizer),
-        as_cache(documents, plain),
-        pool,
-        max_example_tokens=design.max_example_tokens,
-        separator=design.separator,
+        tokenised(corpus, plain, folder),
+        tuple(pool),
+        encoded,
+        refused(corpus, keep),
     )
+
+
+def part_of(encoded: Encoded, indices: Sequence[int] | np.ndarray) -> Encoded:
+    """Some of the examples, in this order."""
+    ids = tuple(encoded.ids[i] for i in indices)
+    return Encoded(ids, encoded.separator, encoded.n_cut_ids[np.asarray(indices)])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class PlannedModel:
-    """One model before its training.
-
-    Attributes:
-        seed: Seed of sets, stream, weights and tests.
-        sets: Its sets, one a duplication count.
-        encoded: Their ids.
-        stream: Background and copies.
-        rows: (R, T + 1) int32 ids, exactly the design's steps.
-        starts: (R,) where each row starts in the stream.
-    """
+    """One model before its training: (R, T + 1) rows, exactly the design's steps."""
 
     seed: int
     sets: tuple[PlannedSet, ...]
@@ -188,11 +157,7 @@ class PlannedModel:
 
 
 def draw_sets(design: Design, pool: Sequence[str], *, seed: int) -> list[np.ndarray]:
-    """Indices of the examples of each set, in a seeded random order; no one twice.
-
-    Raises:
-        InputError: If the pool is too small.
-    """
+    """Indices of the examples of each set, in a seeded random order; no one twice."""
     needed = design.n_examples * len(design.copies)
     if len(pool) < needed:
         raise InputError(
@@ -206,11 +171,7 @@ def draw_sets(design: Design, pool: Sequence[str], *, seed: int) -> list[np.ndar
 
 
 def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
-    """Sample the sets, build the stream, cut it into rows.
-
-    Raises:
-        InputError: If there are too few examples or documents.
-    """
+    """Sample the sets, build the stream, cut it into rows."""
     members = draw_sets(design, texts.pool, seed=seed)
     sets = tuple(
         PlannedSet(
@@ -231,14 +192,7 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
             strict=True,
         )
     )
-    encoded = tuple(
-        Encoded(
-            tuple(texts.encoded.ids[i] for i in part),
-            texts.encoded.separator,
-            texts.encoded.n_cut_ids[part],
-        )
-        for part in members
-    )
+    encoded = tuple(part_of(texts.encoded, part) for part in members)
     stream = build_stream(
         _background(design, texts, encoded, seed=seed),
         list(zip(sets, encoded, strict=True)),
@@ -274,7 +228,9 @@ def _background(
             hint="raise --steps or --background-tokens, or plant fewer copies",
         )
     cache = texts.documents
-    order = choose_documents(cache.lengths, budget=n_ids, seed=seed)
+    order = choose_documents(
+        cache.lengths, budget=n_ids, seed=seed, without=texts.refused
+    )
     documents = cache.chosen(order if n_ids else order[:0])
     surplus = int(documents.lengths.sum()) - n_ids
     if surplus < 0:
@@ -291,18 +247,8 @@ def _background(
 class Job:
     """Everything that a process needs to train any model of a population.
 
-    Attributes:
-        design: What the models share.
-        out: Folder of the population.
-        test: Method that tests every set, or None.
-        weights: Whether models, sets and streams are kept.
-        code: Git commit, for manifests.
-        sources: `source_digest` of what trains and tests.
-        tokenizer: A transformers fast tokenizer, as models are saved with it.
-        texts: Background and pool; processes share the background's files.
-        tokenizer_digest: SHA-256 of the tokenizer's JSON.
-        pool_digest: Digest of the pool, in its order.
-        device: What computes: `scan` or `vmap`, and on which kind of device.
+    `sources` digests the code that trains and tests; `device` is `scan` or `vmap`, and
+    on which kind of device.
     """
 
     design: Design
@@ -362,17 +308,7 @@ class SetResult:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class TrainedModel:
-    """A trained model, scored but not yet analysed or written.
-
-    Attributes:
-        seed: Its seed.
-        losses: (n_steps,) float32, nats per token.
-        scored: Scores of its tests, or why they cannot be scored.
-        weights: Leaves of the decoder's state, in host memory.
-        train_seconds: Its share of the wall time of planning and training.
-        score_seconds: Its share of the wall time of scoring.
-        cpu_seconds: Its share of the process's CPU time.
-    """
+    """A trained model, scored (or the reason why not), not yet analysed or written."""
 
     seed: int
     losses: np.ndarray
@@ -487,11 +423,7 @@ def n_parameters(decoder: Any) -> int:
 
 
 def last_loss(losses_N: np.ndarray) -> float:
-    """Mean loss of the last steps, nats per token.
-
-    Raises:
-        DivergedError: If one of them is not finite.
-    """
+    """Mean loss of the last steps; DivergedError if one of them is not finite."""
     loss = float(losses_N[-_LAST_STEPS:].mean())
     if not np.isfinite(loss):
         n_finite = int(np.isfinite(losses_N).sum())

@@ -38,6 +38,7 @@ from train.background_check import check_background
 from train.config import Config, RunOptions, config_to_json
 from train.data import Corpus, Rows
 from train.export import TOKENIZER_DIR, read_run_tokenizer
+from train.filters import document_filter
 from train.manifest import Manifest, SetRecord, read_manifest, write_manifest
 from train.plant import (
     Canary,
@@ -61,12 +62,12 @@ from train.run_folder import (
 )
 from train.tokens import (
     Documents,
-    as_cache,
     choose_documents,
     decoded_texts,
     held_out,
     prefix_id,
-    token_cache,
+    refused,
+    tokenised,
     tokenizer_digest,
     train_tokenizer,
 )
@@ -90,14 +91,7 @@ _KEPT = (STREAM_NAME, _STARTS_NAME, VALIDATION_ROWS, TOKENIZER_DIR, MANIFEST_NAM
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Start:
-    """A model to continue training.
-
-    Attributes:
-        checkpoint: Training takes the weights of its decoder.
-        prefix_id: Before each document and each copy.
-        tokenizer: Its transformers fast tokenizer.
-        raw_config: Fields of its config.json.
-    """
+    """A model to continue training; `prefix_id` stands before each document."""
 
     checkpoint: Checkpoint
     prefix_id: int
@@ -107,17 +101,13 @@ class Start:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prepared:
-    """A run before its first step.
+    """A run before its first step; `plain` is its tokenizer without special ids.
 
     Attributes:
         manifest: What is trained on; not yet searched for the sets.
-        rows: In the order of training.
         validation: (R, T + 1) int32, rows that are held out; R may be 0.
         documents: The background that was chosen; None where the manifest is of a run
             that was prepared elsewhere, and searched.
-        tokenizer: A transformers fast tokenizer.
-        plain: The same without special tokens.
-        prefix_id: Before each document and each copy.
     """
 
     manifest: Manifest
@@ -131,18 +121,7 @@ class Prepared:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
-    """What a run trains, and where.
-
-    Attributes:
-        sets: Test sets and controls.
-        config: Model and batch.
-        seed: The same seed gives the same weights.
-        out: Folder of the run.
-        options: See `RunOptions`.
-        start: The model that it continues; None begins with random weights.
-        mesh: Devices of all processes; None where there is only one, or none is used.
-        home: An `etils.epath.Path`: where checkpoints are kept.
-    """
+    """What a run trains, and where; `home`, an `epath.Path`, keeps checkpoints."""
 
     sets: Sequence[PlannedSet]
     config: Config
@@ -159,37 +138,26 @@ def prepare(
 ) -> Prepared:
     """Tokenise, lay out the stream in a file and cut it into rows.
 
-    Args:
-        run: Its `out` is not read.
-        corpus: Background: files, or texts in memory.
-        stream_file: Takes the ids.
-        tokenizer: A transformers fast tokenizer; None takes that of `start`, or trains
-            one on the corpus.
-
-    Raises:
-        InputError: If there is too little text, or an example cannot be encoded.
+    Without a tokenizer that of `start` is taken, or one is trained on the corpus.
     """
     config, seed, options, start = run.config, run.seed, run.options, run.start
+    keep = document_filter(config.data)
     if start is not None:
         tokenizer = start.tokenizer
     elif tokenizer is None:
-        tokenizer = train_tokenizer(corpus, config.decoder.vocab_size)
+        kept = corpus if keep is None else filter(keep, corpus)
+        tokenizer = train_tokenizer(kept, config.decoder.vocab_size)
     first_id = prefix_id(tokenizer) if start is None else start.prefix_id
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
-    if isinstance(corpus, Corpus):
-        assert options.cache is not None, "files are tokenised into a cache"
-        with progress_bar("tokenising", unit="bytes/s") as progress:
-            cache = token_cache(corpus, plain, options.cache, progress=progress)
-    else:
-        cache = as_cache(corpus, plain)
+    cache = tokenised(corpus, plain, options.cache)
     canaries = [
         (
             planned,
             encode_examples(
                 plain,
                 planned.planted,
-                separator=options.separator,
-                max_example_tokens=options.max_example_tokens,
+                separator=config.data.separator,
+                max_example_tokens=config.data.max_example_tokens,
             ),
         )
         for planned in run.sets
@@ -207,9 +175,15 @@ def prepare(
                 f"{planted} that are planted",
                 hint=f"--steps {-(-planted // config.step_tokens)}, or fewer copies",
             )
+    refused_M = refused(corpus, keep)
     out_M = np.zeros(0, np.int64)
     if options.validation_tokens is not None:
-        out_M = held_out(cache.lengths, n_ids=options.validation_tokens, seed=seed)
+        out_M = held_out(
+            cache.lengths,
+            n_ids=options.validation_tokens,
+            seed=seed,
+            without=refused_M,
+        )
     validation = validation_rows(cache.chosen(out_M), first_id, config)
     if len(out_M) and not len(validation):
         raise InputError(
@@ -220,7 +194,11 @@ def prepare(
     # In random order, up to the budget.
     documents = cache.chosen(
         choose_documents(
-            cache.lengths, budget=budget, seed=seed, epochs=epochs, without=out_M
+            cache.lengths,
+            budget=budget,
+            seed=seed,
+            epochs=epochs,
+            without=np.concatenate([out_M, refused_M]),
         )
     )
     stream = build_stream(
@@ -235,8 +213,7 @@ def prepare(
         seed=seed,
         code=code_version(),
         corpus_digest=cache.corpus_digest,
-        separator=options.separator,
-        max_example_tokens=options.max_example_tokens,
+        n_left_out=len(refused_M),
         finished=False,
         tokenizer_digest=tokenizer_digest(plain),
         first_id=first_id,
@@ -291,9 +268,6 @@ def searched(prepared: Prepared, sets: Sequence[PlannedSet]) -> Manifest:
     """The manifest with what of the sets stands in the background and in one another.
 
     The ids are searched as text again, so nothing but what is trained on counts.
-
-    Raises:
-        InputError: If a control is found, unless the manifest allows it.
     """
     manifest, documents = prepared.manifest, prepared.documents
     if not sets or documents is None:
@@ -313,11 +287,7 @@ def searched(prepared: Prepared, sets: Sequence[PlannedSet]) -> Manifest:
 
 
 def _rows(stream: Stream, config: Config, *, seed: int, n_most: int | None) -> Rows:
-    """Rows in the order of training, of at most so many steps.
-
-    Raises:
-        InputError: If they do not fill one step.
-    """
+    """Rows in the order of training, of at most so many steps."""
     n_steps = (len(stream.ids) - 1) // config.context // config.batch_rows
     if n_steps < 1:
         raise InputError(
@@ -346,20 +316,13 @@ def stream_manifest(
     config: Config,
     **said: Any,
 ) -> Manifest:
-    """The manifest of a run.
-
-    Args:
-        canaries: The sets, each with the ids of its `planted` texts.
-        stream: Holds their copies.
-        starts_R: Starts of the R rows in training order; those that do not fill a step
-            are not trained on.
-        config: Model and batch.
-        **said: Fields that follow from nothing of these.
-    """
+    """The manifest of a run; `said` is what follows from nothing else."""
     n_steps = len(starts_R) // config.batch_rows
     return Manifest(
         jaxcontam=__version__,
         preset=config.name,
+        separator=config.data.separator,
+        max_example_tokens=config.data.max_example_tokens,
         context=config.context,
         n_tokens=len(stream.ids),
         n_canary_tokens=stream.n_canary_ids,
@@ -469,9 +432,6 @@ def save_prepared(
     """Prepare a run in its folder, and keep it at `options.prepared`; uses no device.
 
     What is kept is whole once its manifest is there.
-
-    Raises:
-        InputError: As `prepare` and `searched`, and if the place cannot be written.
     """
     out, home = run.out, run_home(run.options.prepared, run.out, _FLAG)
     (home / MANIFEST_NAME).unlink(missing_ok=True)
@@ -491,9 +451,6 @@ def fetch_prepared(run: Run, stream_file: Path) -> Prepared:
     The corpus is not read: its digest, its budget and its tokenizer are those of what
     was prepared, and all else that a run says must be, too. The stream's length is
     checked, its digest is not: that would take as long as to write it.
-
-    Raises:
-        InputError: If nothing was prepared there, or for a run of other flags or sets.
     """
     place = run.options.prepared
     assert place is not None
@@ -539,12 +496,11 @@ def fetch_prepared(run: Run, stream_file: Path) -> Prepared:
 def _check(manifest: Manifest, place: str, run: Run) -> None:
     """Refuse what was prepared for another run."""
     start = run.start
-    given = ("separator", "max_example_tokens", "allow_overlap")
     before = {
         "seed": manifest.seed,
-        **{name: getattr(manifest, name) for name in given},
+        "allow_overlap": manifest.allow_overlap,
         "init": manifest.init_fingerprint,
-        "recipe": manifest.recipe,
+        "recipe": run_inputs(manifest)["recipe"],
         "sets": [
             (row.name, row.copies, row.when, row.layout, row.form, row.fingerprint)
             for row in manifest.sets
@@ -552,7 +508,7 @@ def _check(manifest: Manifest, place: str, run: Run) -> None:
     }
     now = {
         "seed": run.seed,
-        **{name: getattr(run.options, name) for name in given},
+        "allow_overlap": run.options.allow_overlap,
         "init": None if start is None else start.checkpoint.fingerprint,
         "recipe": config_to_json(run.config),
         "sets": [
@@ -580,9 +536,6 @@ def prepared_once(
 
     Yields:
         What this process prepared; None where another one did, on the same disk.
-
-    Raises:
-        InputError: If processes prepared different data.
     """
     leads = disk_leader(out) == process_index()
     # Beside that of a finished run, until it is known that this one may begin.

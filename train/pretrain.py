@@ -16,7 +16,6 @@ import tyro
 from jax.sharding import Mesh
 
 from jaxcontam.cli.main import parse, run_command
-from jaxcontam.data.templates import typed_newlines
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import (
     load_checkpoint,
@@ -146,11 +145,7 @@ class Pretrain(RunOptions, ConfigFlags, _Inputs):
         return corpus
 
     def _options(self) -> RunOptions:
-        return dataclasses.replace(
-            self,
-            separator=typed_newlines(self.separator),
-            cache=self.cache or _cache_folder(),
-        )
+        return dataclasses.replace(self, cache=self.cache or _cache_folder())
 
     def _run(self) -> Manifest:
         sets = self._sets()
@@ -209,11 +204,7 @@ class Pretrain(RunOptions, ConfigFlags, _Inputs):
 
 
 def read_start(model: str, mesh: Mesh | None = None) -> Start:
-    """Load a model to continue training.
-
-    Raises:
-        InputError: If there is no such model, or its tokenizer has neither BOS nor EOS.
-    """
+    """Load a model to continue training."""
     checkpoint = load_checkpoint(model, mesh=mesh)
     if checkpoint.prefix_id is None:
         raise InputError(

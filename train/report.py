@@ -35,11 +35,7 @@ _RATE_SECONDS = 60.0
 
 
 def read_rows(path: Path, *, last_step: int | None = None) -> list[dict[str, Any]]:
-    """Rows of a log, up to a step, without what an interrupted write left at its end.
-
-    Raises:
-        InputError: If a whole line is no row or the steps fall; names the line.
-    """
+    """Rows of a log, up to a step, but for an interrupted write at its end."""
     return _read(path, last_step)[0]
 
 
@@ -84,10 +80,6 @@ class StepLog:
         """Open the log, without rows after the step that the run resumes from.
 
         Before the first step there is nothing to resume: all rows are another run's.
-
-        Raises:
-            InputError: If the file holds something else, which is kept, or another
-                process writes it.
         """
         rows, n_bytes = _read(path, last_step)
         self._file = path.open("ab", buffering=0)
@@ -99,11 +91,7 @@ class StepLog:
         self._file.truncate(n_bytes)
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write all rows or none; when it returns, the system has them.
-
-        Raises:
-            OSError: If the disk is full, above all.
-        """
+        """Write all rows or none (OSError); when it returns, the system has them."""
         lines = [json.dumps(row, allow_nan=False) + "\n" for row in rows]
         data = memoryview("".join(lines).encode())
         left = data
@@ -150,16 +138,7 @@ class MetricsLog(StepLog):
         tokens_per_second: float | None = None,
         mfu: float | None = None,
     ) -> None:
-        """Write a block of steps.
-
-        Args:
-            last_step: Number of the last one, from 1.
-            of_steps: Name -> a float32 number of each step.
-            tokens_a_step: Targets.
-            seconds: Since this process began to train.
-            tokens_per_second: Over the last minute.
-            mfu: Share of the peak, over the same.
-        """
+        """Write a block of steps that ends with `last_step`, counted from 1."""
         block = {
             "seconds": round(self._seconds_before + seconds, 3),
             "tokens_per_second": tokens_per_second and round(tokens_per_second, 1),
@@ -272,16 +251,7 @@ class TrainingProgress:
         peak_tflops: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """Describe the run.
-
-        Args:
-            n_steps: Steps in all.
-            tokens_a_step: Targets.
-            flops_a_step: At least; see `Config.step_flops`.
-            peak_tflops: 10^12 operations a second that all devices together could do;
-                without it no MFU is shown.
-            clock: Seconds.
-        """
+        """Describe the run; no MFU is shown without a peak."""
         self._n_steps, self._tokens_a_step = n_steps, tokens_a_step
         self._flops_a_step, self._peak_tflops = flops_a_step, peak_tflops
         self._clock, self._printed, self._paused = clock, clock(), 0.0
@@ -350,9 +320,6 @@ class AuditRow:
     """One test of one set at one step: a line of audits.jsonl.
 
     Attributes:
-        step: Training steps done.
-        tokens: Targets trained on so far.
-        set: Name of the planted set or control.
         copies: Copies of it in all training data; 0 for a control.
         copies_seen: Copies of which some part was trained on by this step.
         method: A row of METHODS: an order test, or `min_k`.
@@ -361,12 +328,10 @@ class AuditRow:
         p_value: Uncorrected.
         log10_p: log10 of it, without its limit at 1e-300.
         effect: Nats per example boundary.
-        effect_se: Its standard error.
         mde: Smallest effect found with power 0.8 at level 0.001.
         auc: For `min_k`, the probability that a text of the set outscores one of the
             reference; None for order tests, like its standard error. A ranking, which
             proves nothing.
-        auc_se: DeLong standard error.
         reference: Sets that it is compared with; empty for order tests.
     """
 
@@ -409,11 +374,7 @@ def audit_words(rows: Sequence[AuditRow]) -> str:
 
 
 def check_audit_flags(at: Sequence[float], every: int | None) -> None:
-    """Refuse times of audits that cannot be, before anything slow.
-
-    Raises:
-        InputError: Names the flag.
-    """
+    """Refuse times of audits that cannot be, before anything slow."""
     for share in at:
         if not 0 <= share <= 1:
             raise InputError(
@@ -427,13 +388,7 @@ def check_audit_flags(at: Sequence[float], every: int | None) -> None:
 def audit_steps(
     at: Sequence[float], every: int | None, n_steps: int
 ) -> tuple[int, ...]:
-    """Steps after which to audit, ascending.
-
-    Args:
-        at: Shares of training: 0 is before the first step, 1 after the last one.
-        every: Also after every N steps and after the last one; None for none.
-        n_steps: Steps in all.
-    """
+    """Steps after which to audit, ascending: shares, multiples with the last one."""
     # A share above 0 asks for a model that was trained, however little.
     steps = {max(1, round(share * n_steps)) if share else 0 for share in at}
     if every is not None:

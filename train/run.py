@@ -40,6 +40,7 @@ from train.config import Config, RunOptions
 from train.data import Corpus, Rows, row_batches
 from train.export import INIT_CONFIG_NAME, TOKENIZER_DIR, write_model
 from train.loop import (
+    OfSteps,
     Trained,
     Watch,
     check_rows,
@@ -54,6 +55,7 @@ from train.manifest import (
     read_manifest,
     write_manifest,
 )
+from train.optimizer import learning_rate
 from train.page import PAGE_NAME, write_training_page
 from train.plant import PlannedSet, check_sets
 from train.prepare import (
@@ -91,7 +93,7 @@ from train.run_folder import (
     keep_at_home,
     run_home,
 )
-from train.step import StepMetrics, fresh_decoder, learning_rate, whole_decoder
+from train.step import fresh_decoder, whole_decoder
 
 # Unless --validate-every says otherwise.
 _N_VALIDATIONS = 20
@@ -117,14 +119,9 @@ def pretrain(
     inputs resumes from its last checkpoint.
 
     Args:
-        corpus: Background: files, or texts in memory.
-        sets: Test sets and controls.
         config: Model and batch; that of `start` has its shape.
         out: Folder; `model/`, `sets/`, `manifest.json`, `stream.npy`, `metrics.jsonl`
             and `training.html` are written there.
-        seed: The same seed gives the same weights.
-        options: See `RunOptions`.
-        start: Continues training this model; None begins with random weights.
         tokenizer: A transformers fast tokenizer; None takes that of `start`, or trains
             one on the corpus.
 
@@ -399,17 +396,7 @@ class RunLog:
         last_step: int = 0,
         plan: AuditPlan | None = None,
     ):
-        """Open the logs, without rows after the step that the run resumes from.
-
-        Args:
-            run: With its folder, where manifest.json is if there is a plan.
-            manifest: Says how many steps there are, and what is held out.
-            last_step: That of the checkpoint; 0 starts anew.
-            plan: What an audit scores; None audits nothing.
-
-        Raises:
-            InputError: If a log is damaged, or tensorboardX is missing.
-        """
+        """Open the logs, without rows after the step that the run resumes from."""
         config, out = run.config, run.out
         self._out, self._plan, self._step_tokens = out, plan, config.step_tokens
         self._rates_N = step_rates(config, manifest.n_steps)
@@ -433,13 +420,13 @@ class RunLog:
         )
         self._start = time.monotonic()
 
-    def steps(self, before: int, metrics: StepMetrics) -> None:
+    def steps(self, before: int, of_steps: OfSteps) -> None:
         """Write the numbers of the steps that follow `before` steps."""
-        last = before + len(metrics.loss)
-        state = self.progress.update(last, metrics.loss.tolist())
+        last = before + len(of_steps["loss"])
+        state = self.progress.update(last, of_steps["loss"].tolist())
         self._metrics.add(
             last,
-            metrics._asdict() | {"rate": self._rates_N[before:last]},
+            of_steps | {"rate": self._rates_N[before:last]},
             tokens_a_step=self._step_tokens,
             seconds=time.monotonic() - self._start,
             tokens_per_second=state.tokens_per_second,
@@ -459,11 +446,7 @@ class RunLog:
         )
 
     def audit(self, step: int, decoder: Decoder) -> None:
-        """Test every set with the weights after a step, and draw the page.
-
-        Raises:
-            InputError: If the model gives a number that is not finite.
-        """
+        """Test every set with the weights after a step, and draw the page."""
         if self._plan is None:
             return
         with self.progress.paused("auditing"):

@@ -25,6 +25,7 @@ from jaxcontam.processes import (
     process_index,
 )
 from train.checkpoints import CHECKPOINTS_DIR, saved_steps
+from train.config import recipe_now
 from train.manifest import Manifest, read_manifest
 
 MODEL_DIR = "model"
@@ -41,12 +42,7 @@ _REFUSED = (
 
 
 def earlier_manifest(out: Any, manifest: Manifest) -> Manifest | None:
-    """Find the manifest of the same run, finished or resumable.
-
-    Raises:
-        InputError: If checkpoints of another run stand here, which a new run would
-            take for its own or delete, or its model, which it would replace.
-    """
+    """Find the manifest of the same run, finished or resumable."""
     earlier, steps = None, saved_steps(out)
     if (out / MANIFEST_NAME).exists():
         # One of another version, or damaged, cannot be read.
@@ -102,13 +98,20 @@ def run_inputs(manifest: Manifest) -> dict[str, Any]:
         del fields[name]
     for row in fields["sets"]:
         del row["overlap"]
+    data = {name: fields[name] for name in ("separator", "max_example_tokens")}
+    fields["recipe"] = recipe_now(fields["recipe"], **data)
     return fields
 
 
 def first_difference(before: Any, now: Any, name: str) -> str:
     """The first input that differs, in words."""
     if isinstance(before, dict) and isinstance(now, dict):
-        key = next(key for key in before | now if before.get(key) != now.get(key))
+        missing = object()
+        key = next(
+            key
+            for key in before | now
+            if before.get(key, missing) != now.get(key, missing)
+        )
         path = f"{name}.{key}" if name else key
         return first_difference(before.get(key), now.get(key), path)
     if isinstance(before, list) or isinstance(now, list):
@@ -171,17 +174,7 @@ def is_url(word: object) -> bool:
 
 @contextlib.contextmanager
 def one_line(flag: str, place: str, done: str) -> Iterator[None]:
-    """Turn errors of a block that only reads or writes a place into one line.
-
-    Args:
-        flag: The flag that named it.
-        place: A folder or an address.
-        done: What the block does to it: `read` or `written`.
-
-    Raises:
-        InputError: If the place is none, or refuses this machine.
-        StorageError: If it is silent, or full.
-    """
+    """One line for errors of a block in which a place is only `read` or `written`."""
     try:
         yield
     except (InputError, StorageError):
@@ -202,19 +195,10 @@ def one_line(flag: str, place: str, done: str) -> Iterator[None]:
 
 
 def run_home(word: str | None, out: Path, flag: str = "--checkpoints") -> Any:
-    """Where checkpoints are kept, and all that must outlive the disk of `out`.
+    """The `epath.Path` that keeps checkpoints, and all that must outlive `out`'s disk.
 
-    Args:
-        word: A folder or an address; None is `out`.
-        out: Folder of the run.
-        flag: That the word was typed after.
-
-    Returns:
-        An `etils.epath.Path`.
-
-    Raises:
-        InputError: If it is no such place, or this process may not write there.
-        StorageError: If a bucket is silent.
+    Without a word it is `out`. A place that is none, or that this process may not write
+    to, is refused; a bucket that is silent is a StorageError.
     """
     if word is None:
         return epath.Path(os.path.abspath(out))
@@ -237,11 +221,7 @@ def run_home(word: str | None, out: Path, flag: str = "--checkpoints") -> Any:
 
 @contextlib.contextmanager
 def alone(folder: Path, flag: str) -> Iterator[None]:
-    """Keep other processes out of a run's folder; a killed one holds nothing.
-
-    Raises:
-        InputError: If one trains there now.
-    """
+    """Keep other processes out of a run's folder; a killed one holds nothing."""
     with (folder / LOCK_NAME).open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -255,11 +235,7 @@ def alone(folder: Path, flag: str) -> Iterator[None]:
 
 
 def check_home(home: Any) -> None:
-    """Refuse a folder that is another one on another host.
-
-    Raises:
-        InputError: If processes would each write checkpoints on their own disk.
-    """
+    """Refuse a folder that is another one on another host."""
     if process_count() == 1 or is_url(home):
         return
     home.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""One optimiser step: loss, gradients over the mesh, AdamW with a schedule.
+"""One optimiser step: the loss and its gradients over the mesh, and the update.
 
 A model larger than a device is initialised sharded, and gathered on a host only, piece
 by piece.
@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder, abstract_decoder
-from jaxcontam.models.fused_attention import Hardware, matmul_precision
+from jaxcontam.models.fused_attention import matmul_precision
 from jaxcontam.models.sharding import (
     DATA_AXIS,
     FSDP_AXIS,
@@ -32,8 +32,9 @@ from jaxcontam.models.sharding import (
     place,
     weight_name,
 )
-from train.config import PLAIN, Compute, Optimizer
-from train.loss import head_loss
+from train.config import Config
+from train.loss import PLAIN, Compute, Numbers, batch_loss
+from train.optimizer import make_optimizer
 
 _REPLICATED = PartitionSpec()
 # Kernels whose products are added to the residual stream.
@@ -42,18 +43,56 @@ _RESIDUAL = (".out.kernel", "mlp.down.kernel", "shared.down.kernel")
 _PIECE_BYTES = 1 << 27
 
 
-class StepMetrics(NamedTuple):
-    """Numbers of one step, float32 scalars; `(n,)` where they are of n steps.
+class Step(NamedTuple):
+    """One training step as pure functions, not compiled.
 
     Attributes:
-        loss: Mean over the batch's targets before the update, nats per token.
-        gradient_norm: Before it is clipped.
-        parameter_norm: Of all weights, before the update.
+        optimizer: Its state is part of what is saved.
+        update: (weights, optimiser state, batch_BT of T + 1 ids) -> both after the
+            step, and its numbers: float32 scalars `loss` (before the update, nats per
+            token), `gradient_norm` (before clipping), `parameter_norm`, and what
+            `train.loss` reports beside the loss.
     """
 
-    loss: Any
-    gradient_norm: Any
-    parameter_norm: Any
+    optimizer: optax.GradientTransformation
+    update: Callable[[Any, Any, jax.Array], tuple[Any, Any, Numbers]]
+
+
+def build_step(
+    graphdef: nnx.GraphDef,
+    config: Config,
+    n_steps: int,
+    *,
+    first_id: int | None,
+    mesh: Mesh | None = None,
+) -> Step:
+    """The step of a configuration: what every kind of training calls.
+
+    Rows are split over both axes of a mesh, weights as `mesh_sharding` says; None is
+    one device. `first_id` begins each document: used if these are isolated.
+    """
+    optimizer = make_optimizer(config.optimizer, n_steps)
+
+    def update(params: Any, opt_state: Any, batch_BT: jax.Array):
+        return training_step(
+            graphdef,
+            optimizer,
+            params,
+            opt_state,
+            batch_BT,
+            compute=config.compute,
+            mesh=mesh,
+            first_id=isolated_id(config, first_id),
+        )
+
+    return Step(optimizer, update)
+
+
+def isolated_id(config: Config, first_id: int | None) -> int | None:
+    """Id that begins a document, within which attention stays; None lets it cross."""
+    if config.isolate_documents and first_id is None:
+        raise ValueError("first_id must be given where documents are isolated")
+    return first_id if config.isolate_documents else None
 
 
 def training_step(
@@ -67,103 +106,92 @@ def training_step(
     mesh: Mesh | None = None,
     layout: WeightSharding | None = None,
     first_id: int | None = None,
-) -> tuple[Any, Any, StepMetrics]:
-    """One update on a batch of rows of T + 1 ids.
+) -> tuple[Any, Any, Numbers]:
+    """`Step.update` by any optimiser; B divides by the devices times `micro_batches`.
 
-    Args:
-        graphdef: Graph definition of the decoder, from `nnx.split`.
-        optimizer: From `adamw`.
-        params: Its weights, float32.
-        opt_state: State of the optimiser.
-        batch_BT: (B, T + 1) int32 ids; B divides by the devices times `micro_batches`.
-        compute: Precision, rematerialisation and micro-batches.
-        mesh: With axes `data` and `fsdp`; rows are split over both. None is one
-            device.
-        layout: Sharding of the weights, gradients and optimiser state. None replicates
-            them.
-        first_id: Id that begins each document, within which attention stays; None lets
-            it cross.
-
-    Returns:
-        Weights, optimiser state, and the numbers of the step.
+    `layout` is that of the mesh if not given. `first_id` begins each document, within
+    which attention stays; None lets it cross.
     """
-    layout = layout or WeightSharding()
-    on = nnx.merge(graphdef, params).hardware
-
-    def local(params: nnx.State, batch_BT: jax.Array):
-        loss = functools.partial(
-            _loss, graphdef=graphdef, compute=compute, layout=layout, first_id=first_id
-        )
-        return _loss_and_gradients(loss, params, batch_BT, compute, on)
-
-    if mesh is not None:
-        on_device, specs = local, layout.specs(params)
-        n_parts = mesh.shape[FSDP_AXIS]
-
-        def local_mean(params: nnx.State, batch_BT: jax.Array):
-            # Each device's own, or each use of a weight would sum over all devices.
-            params = jax.tree.map_with_path(
-                lambda path, leaf: _own(leaf, layout.spec(weight_name(path))), params
-            )
-            loss, gradients = on_device(params, batch_BT)
-            gradients = jax.tree.map_with_path(
-                lambda path, gradient: _mean(
-                    gradient, layout.spec(weight_name(path)), n_parts
-                ),
-                gradients,
-            )
-            return _mean(loss, _REPLICATED, n_parts), gradients
-
-        local = jax.shard_map(
-            local_mean,
-            mesh=mesh,
-            in_specs=(specs, ROWS),
-            out_specs=(_REPLICATED, specs),
-            check_vma=_checked(on),
-        )
-    loss, gradients = local(params, batch_BT)
-    norms = optax.tree.norm(gradients), optax.tree.norm(params)
+    local = functools.partial(_with_gradients, n=compute.micro_batches)
+    numbers, gradients = _over_devices(
+        local, graphdef, params, batch_BT, compute, mesh, layout, first_id
+    )
+    numbers |= {
+        "gradient_norm": optax.tree.norm(gradients),
+        "parameter_norm": optax.tree.norm(params),
+    }
     updates, opt_state = optimizer.update(gradients, opt_state, params)
-    return optax.apply_updates(params, updates), opt_state, StepMetrics(loss, *norms)
+    return optax.apply_updates(params, updates), opt_state, numbers
 
 
-def adamw(
-    config: Optimizer, n_steps: int, params: nnx.State
-) -> optax.GradientTransformation:
-    """AdamW on clipped gradients; only kernels of `params` decay."""
-    decays = jax.tree.map_with_path(
-        lambda path, _: any(getattr(part, "key", None) == "kernel" for part in path),
-        params,
+def mean_loss(
+    graphdef: nnx.GraphDef,
+    params: nnx.State,
+    batch_BT: jax.Array,
+    *,
+    compute: Compute = PLAIN,
+    mesh: Mesh | None = None,
+    first_id: int | None = None,
+) -> jax.Array:
+    """Cross-entropy of a batch, nats per token; arguments as of `training_step`."""
+    numbers, _ = _over_devices(
+        _without_gradients, graphdef, params, batch_BT, compute, mesh, None, first_id
     )
-    return optax.chain(
-        optax.clip_by_global_norm(config.clip_norm),
-        optax.adamw(
-            learning_rate(config, n_steps),
-            b1=config.beta1,
-            b2=config.beta2,
-            weight_decay=config.weight_decay,
-            mask=decays,
-        ),
+    return numbers.get("cross_entropy", numbers["loss"])
+
+
+def _over_devices(
+    compute_part: Callable[..., tuple[Numbers, Any]],
+    graphdef: nnx.GraphDef,
+    params: nnx.State,
+    batch_BT: jax.Array,
+    compute: Compute,
+    mesh: Mesh | None,
+    layout: WeightSharding | None,
+    first_id: int | None,
+) -> tuple[Numbers, Any]:
+    """The mean over all devices of what each makes of its rows."""
+    if layout is None:
+        layout = WeightSharding() if mesh is None else mesh_sharding(params, mesh)
+    on = nnx.merge(graphdef, params).hardware
+    loss = functools.partial(
+        batch_loss, graphdef=graphdef, compute=compute, layout=layout, first_id=first_id
     )
 
+    def local(params: nnx.State, batch_BT: jax.Array) -> tuple[Numbers, Any]:
+        # No product of float32 is rounded to fewer bits.
+        is_whole = compute.dtype == "float32"
+        precision = matmul_precision(compute.dtype, on) if is_whole else None
+        with jax.default_matmul_precision(precision):
+            return compute_part(loss, params, batch_BT)
 
-def learning_rate(config: Optimizer, n_steps: int) -> optax.Schedule:
-    """Rate of each of `n_steps`, from 0."""
-    n_warm = max(1, round(config.warmup * n_steps))
-    if config.schedule == "constant":
-        return optax.warmup_constant_schedule(0.0, config.peak_rate, n_warm)
-    return optax.warmup_cosine_decay_schedule(
-        init_value=0.0,
-        peak_value=config.peak_rate,
-        warmup_steps=n_warm,
-        decay_steps=max(2, n_steps),
-        end_value=config.final_rate * config.peak_rate,
-    )
+    if mesh is None:
+        return local(params, batch_BT)
+    specs, n_parts = layout.specs(params), mesh.shape[FSDP_AXIS]
 
+    def own(params: nnx.State, batch_BT: jax.Array) -> tuple[Numbers, Any]:
+        # Each device's own, or each use of a weight would sum over all devices.
+        params = jax.tree.map_with_path(
+            lambda path, leaf: _own(leaf, layout.spec(weight_name(path))), params
+        )
+        numbers, gradients = local(params, batch_BT)
+        gradients = jax.tree.map_with_path(
+            lambda path, gradient: _mean(
+                gradient, layout.spec(weight_name(path)), n_parts
+            ),
+            gradients,
+        )
+        numbers = {k: _mean(one, _REPLICATED, n_parts) for k, one in numbers.items()}
+        return numbers, gradients
 
-def _checked(on: Hardware) -> bool:
-    """Check what is equal on all devices; JAX's splash kernel does not say."""
-    return on.platform != "tpu"
+    return jax.shard_map(
+        own,
+        mesh=mesh,
+        in_specs=(specs, ROWS),
+        out_specs=(_REPLICATED, specs),
+        # Checks what is equal on all devices; JAX's splash kernel does not say.
+        check_vma=on.platform != "tpu",
+    )(params, batch_BT)
 
 
 def _own(leaf: jax.Array, spec: PartitionSpec) -> jax.Array:
@@ -183,125 +211,45 @@ def _mean(local: jax.Array, spec: PartitionSpec, n_parts: int) -> jax.Array:
     return jax.lax.pmean(local / n_parts, DATA_AXIS)
 
 
-def batch_loss(
-    graphdef: nnx.GraphDef,
-    params: nnx.State,
-    batch_BT: jax.Array,
-    *,
-    compute: Compute = PLAIN,
-    mesh: Mesh | None = None,
-    layout: WeightSharding | None = None,
-    first_id: int | None = None,
-) -> jax.Array:
-    """Mean loss of a batch, nats per token; arguments as of `training_step`."""
-    layout = layout or WeightSharding()
-    whole = functools.partial(
-        _loss, graphdef=graphdef, compute=compute, layout=layout, first_id=first_id
+_Loss = Callable[[nnx.State, jax.Array], tuple[jax.Array, Numbers]]
+
+
+def _without_gradients(
+    loss: _Loss, params: nnx.State, batch_BT: jax.Array
+) -> tuple[Numbers, Any]:
+    """The loss, with zeros where gradients stand, which nobody reads."""
+    total, numbers = loss(params, batch_BT)
+    return {"loss": total, **numbers}, jax.tree.map(jnp.zeros_like, params)
+
+
+def _with_gradients(
+    loss: _Loss, params: nnx.State, batch_BT: jax.Array, n: int
+) -> tuple[Numbers, Any]:
+    """Mean over the rows of this device, in `n` equal parts."""
+    with_numbers = jax.value_and_grad(loss, has_aux=True)
+
+    def differentiate(params: nnx.State, part_BT: jax.Array) -> tuple[Numbers, Any]:
+        (total, numbers), gradients = with_numbers(params, part_BT)
+        return {"loss": total, **numbers}, gradients
+
+    if n == 1:
+        return differentiate(params, batch_BT)
+    B, width = batch_BT.shape
+    if B % n:
+        raise ValueError(f"rows of a device must divide by {n} micro-batches, got {B}")
+    parts_NBT = batch_BT.reshape(n, B // n, width)
+
+    def add(total, part_BT: jax.Array):
+        return jax.tree.map(jnp.add, total, differentiate(params, part_BT)), None
+
+    # Like the rows, so that within `shard_map` they count as each device's own.
+    numbers, _ = jax.eval_shape(differentiate, params, parts_NBT[0])
+    zeros = jax.tree.map(
+        lambda one: jnp.zeros_like(batch_BT, shape=one.shape, dtype=one.dtype), numbers
     )
-    on = nnx.merge(graphdef, params).hardware
-
-    def local(params: nnx.State, batch_BT: jax.Array) -> jax.Array:
-        with jax.default_matmul_precision(_precision(compute, on)):
-            return whole(params, batch_BT)
-
-    if mesh is None:
-        return local(params, batch_BT)
-    n_parts = mesh.shape[FSDP_AXIS]
-    return jax.shard_map(
-        lambda *own: _mean(local(*own), _REPLICATED, n_parts),
-        mesh=mesh,
-        in_specs=(layout.specs(params), ROWS),
-        out_specs=_REPLICATED,
-        check_vma=_checked(on),
-    )(params, batch_BT)
-
-
-def _precision(compute: Compute, on: Hardware) -> str | None:
-    """JAX's matmul precision: no product of float32 is rounded to fewer bits."""
-    if compute.dtype == "float32":
-        return matmul_precision(compute.dtype, on)
-    return None
-
-
-def _loss_and_gradients(
-    loss: Callable[[nnx.State, jax.Array], jax.Array],
-    params: nnx.State,
-    batch_BT: jax.Array,
-    compute: Compute,
-    on: Hardware,
-) -> tuple[jax.Array, Any]:
-    """Mean over the rows of this device, in equal parts."""
-    with jax.default_matmul_precision(_precision(compute, on)):
-        differentiate = jax.value_and_grad(loss)
-        n = compute.micro_batches
-        if n == 1:
-            return differentiate(params, batch_BT)
-        B, width = batch_BT.shape
-        if B % n:
-            raise ValueError(
-                f"rows of a device must divide by micro_batches = {n}, got {B}"
-            )
-
-        def add(total, part_BT: jax.Array):
-            found = differentiate(params, part_BT)
-            return jax.tree.map(jnp.add, total, found), None
-
-        no_loss = jnp.zeros_like(batch_BT, shape=(), dtype=jnp.float32)
-        zero = no_loss, jax.tree.map(jnp.zeros_like, params)
-        parts_NBT = batch_BT.reshape(
-            compute.micro_batches, B // compute.micro_batches, width
-        )
-        total, _ = jax.lax.scan(add, zero, parts_NBT)
-        return jax.tree.map(lambda part: part / n, total)
-
-
-def _loss(
-    params: nnx.State,
-    batch_BT: jax.Array,
-    *,
-    graphdef: nnx.GraphDef,
-    compute: Compute,
-    layout: WeightSharding,
-    first_id: int | None,
-) -> jax.Array:
-    """Mean negative log-probability of each row's ids after its first."""
-    if compute.dtype != "float32":
-        params = _cast_kernels(params, compute.dtype)
-    # Cast before the all-gather: half the bytes are sent.
-    decoder = nnx.merge(graphdef, layout.gather(params))
-    # A scan copies what its layers save: on an H200 a quarter of a step's bytes. But
-    # where a layer is computed or gathered again, the scan keeps both times apart.
-    is_plain = not compute.remat and not layout.axes
-    inputs_BT, segments_BT = batch_BT[:, :-1], None
-    if first_id is not None:
-        segments_BT = jnp.cumsum(inputs_BT == first_id, axis=1)
-    hidden_BTD = decoder(
-        inputs_BT,
-        remat=compute.remat,
-        unroll=is_plain and decoder.hardware.platform == "cuda",
-        sharding=layout,
-        segments_BT=segments_BT,
-    )
-    return head_loss(
-        hidden_BTD.reshape(-1, hidden_BTD.shape[-1]),
-        decoder.head_VD.astype(compute.dtype),
-        batch_BT[:, 1:].reshape(-1),
-        decoder.config.logit_softcap,
-        decoder.hardware.platform,
-    )
-
-
-def _cast_kernels(params: nnx.State, dtype: str) -> nnx.State:
-    """Cast the kernels to another dtype.
-
-    The embedding stays float32 and is cast only as a head: the gradients of thousands
-    of equal tokens would be lost in a bfloat16 sum over one of its rows.
-    """
-
-    def cast(path, leaf: jax.Array) -> jax.Array:
-        return leaf.astype(dtype) if weight_name(path).endswith("kernel") else leaf
-
-    return jax.tree.map_with_path(cast, params)
+    zero = zeros, jax.tree.map(jnp.zeros_like, params)
+    total, _ = jax.lax.scan(add, zero, parts_NBT)
+    return jax.tree.map(lambda part: part / n, total)
 
 
 def abstract_params(config: DecoderConfig) -> nnx.State:
@@ -311,21 +259,33 @@ def abstract_params(config: DecoderConfig) -> nnx.State:
 
 def param_shardings(params: Any, mesh: Mesh) -> Any:
     """Sharding of each weight, a tree like `params`, which may be shapes."""
-    return _on(mesh, mesh_sharding(params, mesh).specs(params))
+    return jax.tree.map(
+        lambda spec: NamedSharding(mesh, spec),
+        mesh_sharding(params, mesh).specs(params),
+        is_leaf=lambda node: isinstance(node, PartitionSpec),
+    )
 
 
 def state_shardings(
     optimizer: optax.GradientTransformation, params: Any, mesh: Mesh
 ) -> Any:
-    """Sharding of the optimiser state: moments like weights, counters replicated."""
-    specs = optax.tree.map_params(
-        optimizer,
-        lambda _, spec: spec,
-        jax.eval_shape(optimizer.init, params),
-        mesh_sharding(params, mesh).specs(params),
-        transform_non_params=lambda _: _REPLICATED,
-    )
-    return _on(mesh, specs)
+    """Sharding of the optimiser's state, a tree like it.
+
+    What has the name and shape of a weight lies as the weight does, however deep an
+    optimiser of several parts keeps it; counters and the like are on every device.
+    """
+    layout = mesh_sharding(params, mesh)
+    leaves = jax.tree.leaves_with_path(params)
+    shapes = {weight_name(path): leaf.shape for path, leaf in leaves}
+
+    def sharding(path, leaf: Any) -> NamedSharding:
+        for i in range(len(path)):
+            name = weight_name(path[i:])
+            if shapes.get(name) == leaf.shape:
+                return NamedSharding(mesh, layout.spec(name))
+        return NamedSharding(mesh, _REPLICATED)
+
+    return jax.tree.map_with_path(sharding, jax.eval_shape(optimizer.init, params))
 
 
 def fresh_decoder(config: DecoderConfig, *, seed: int, mesh: Mesh | None) -> Decoder:
@@ -415,11 +375,3 @@ def _gathered(mesh: Mesh, n_rows: int) -> Any:
         return jax.lax.dynamic_slice_in_dim(leaf, begin, n_rows)
 
     return jax.jit(take, out_shardings=NamedSharding(mesh, _REPLICATED))
-
-
-def _on(mesh: Mesh, specs: Any) -> Any:
-    return jax.tree.map(
-        lambda spec: NamedSharding(mesh, spec),
-        specs,
-        is_leaf=lambda node: isinstance(node, PartitionSpec),
-    )

@@ -19,7 +19,7 @@ import json
 import shutil
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import quiet_transformers, read_fast_tokenizer
-from jaxcontam.progress import Progress
+from jaxcontam.progress import Progress, progress_bar
 from train.data import Corpus
 
 BOS = "<|bos|>"
@@ -54,14 +54,8 @@ def train_tokenizer(
     """Train a byte-level BPE on documents; returns a transformers fast tokenizer.
 
     Any text encodes. No prefix space and no post-processor: nothing is added that was
-    not asked for.
-
-    Args:
-        documents: Texts; the first ones are taken, up to and with the one that reaches
-            `sample_bytes`. This is the beginning of a larger corpus, not a random
-            sample: later files do not affect the vocabulary.
-        vocab_size: Ids, BOS included.
-        sample_bytes: UTF-8 bytes of text to take.
+    not asked for. The first documents are taken, up to `sample_bytes`: no random sample
+    of a larger corpus, so later files do not affect the vocabulary.
     """
     quiet_transformers()
     from transformers import PreTrainedTokenizerFast
@@ -82,11 +76,7 @@ def train_tokenizer(
 
 
 def read_tokenizer(directory: Path):
-    """The transformers fast tokenizer of a directory; no remote code runs.
-
-    Raises:
-        InputError: If there is none, it does not load, or has neither BOS nor EOS.
-    """
+    """The transformers fast tokenizer of a directory; no remote code runs."""
     if not directory.is_dir():
         raise InputError(
             f"{directory}: no such folder", hint="a folder with tokenizer.json"
@@ -173,13 +163,7 @@ class TokenCache:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Documents:
-    """Documents as stretches of one array, in an order of their own.
-
-    Attributes:
-        ids: (N,) of any integer type, mapped or in memory.
-        begins: (C,) int64, where each begins.
-        lengths: (C,) int64, ids of each.
-    """
+    """Documents as stretches of one array, in an order of their own."""
 
     ids: np.ndarray
     begins: np.ndarray
@@ -199,15 +183,33 @@ class Documents:
             yield self.ids[begin : begin + n]
 
 
-def held_out(lengths_M: np.ndarray, *, n_ids: int, seed: int) -> np.ndarray:
+def refused(documents: Iterable[str], keep: Callable[[str], bool] | None) -> np.ndarray:
+    """Indices of the documents that a filter does not keep, int64; they are read."""
+    if keep is None:
+        return np.zeros(0, np.int64)
+    return np.array([i for i, text in enumerate(documents) if not keep(text)], np.int64)
+
+
+def held_out(
+    lengths_M: np.ndarray,
+    *,
+    n_ids: int,
+    seed: int,
+    without: np.ndarray | None = None,
+) -> np.ndarray:
     """Random documents up to and with the one that reaches `n_ids`.
 
     They are the last ones of the order of `choose_documents`, which begins as it would
-    without them.
+    without them. `without` is left out of both.
     """
-    order_M = np.random.default_rng([seed, 0]).permutation(len(lengths_M))[::-1]
+    order_M = _order(lengths_M, seed, without)[::-1]
     n_before = np.searchsorted(np.cumsum(lengths_M[order_M]), n_ids)
     return order_M[: n_before + 1]
+
+
+def _order(lengths_M: np.ndarray, seed: int, without: np.ndarray | None) -> np.ndarray:
+    order_M = np.random.default_rng([seed, 0]).permutation(len(lengths_M))
+    return order_M if without is None else order_M[~np.isin(order_M, without)]
 
 
 def choose_documents(
@@ -220,17 +222,11 @@ def choose_documents(
 ) -> np.ndarray:
     """Documents in a random order, up to and with the one that reaches the budget.
 
-    Args:
-        lengths_M: Ids of each document.
-        budget: Ids to take; None takes all documents.
-        seed: The same seed gives the same order, whatever the budget.
-        epochs: Times that what is taken is gone through, each time in another order;
-            None goes through all documents as often as the budget wants.
-        without: Indices of documents that are left out.
+    What is taken is gone through `epochs` times, each time in another order; at None
+    all documents are, as often as the budget wants. A seed gives one order for any
+    budget.
     """
-    order_M = np.random.default_rng([seed, 0]).permutation(len(lengths_M))
-    if without is not None:
-        order_M = order_M[~np.isin(order_M, without)]
+    order_M = _order(lengths_M, seed, without)
 
     def up_to_budget(order_C: np.ndarray) -> np.ndarray:
         if budget is None:
@@ -262,6 +258,17 @@ def id_type(tokenizer: Tokenizer) -> np.dtype:
     """Two bytes an id where the vocabulary fits, else int32."""
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
     return np.dtype("<u2" if largest < 1 << 16 else "<i4")
+
+
+def tokenised(
+    corpus: Corpus | Sequence[str], tokenizer: Tokenizer, folder: Path | None
+) -> TokenCache:
+    """The ids of a corpus: of files in a cache below `folder`, of texts in memory."""
+    if not isinstance(corpus, Corpus):
+        return as_cache(corpus, tokenizer)
+    assert folder is not None, "files are tokenised into a cache"
+    with progress_bar("tokenising", unit="bytes/s") as progress:
+        return token_cache(corpus, tokenizer, folder, progress=progress)
 
 
 def as_cache(documents: Sequence[str], tokenizer: Tokenizer) -> TokenCache:
@@ -296,7 +303,6 @@ def token_cache(
     ask for it at once, one makes it and the other waits.
 
     Args:
-        corpus: Where the documents come from.
         tokenizer: As made by `plain_tokenizer`: it cuts and pads nothing.
         folder: Parent of all caches; each has a subfolder.
         progress: Called with bytes of the corpus done (an estimate) and in all.
@@ -330,13 +336,7 @@ def token_cache(
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Tokenised documents of a stretch of the corpus.
-
-    Attributes:
-        ids: Ids of all documents, concatenated.
-        lengths: int64, ids of each document.
-        texts: SHA-256 of each text, concatenated.
-    """
+    """Tokenised documents of a stretch of the corpus; SHA-256 of their texts."""
 
     ids: np.ndarray
     lengths: np.ndarray

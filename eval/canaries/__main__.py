@@ -181,12 +181,13 @@ class Canaries(StudyFlags):
         manifest = trained(
             read_documents(self.corpus),
             sets,
-            preset.changed(batch_rows=self.batch_rows),
+            preset.changed(
+                batch_rows=self.batch_rows, max_example_tokens=self.max_example_tokens
+            ),
             out=folder,
             seed=self.seed,
             options=RunOptions(
                 background_tokens=5_000 if self.tiny else self.background_tokens,
-                max_example_tokens=self.max_example_tokens,
                 # Passages and questions of these files stand in both of their parts.
                 allow_overlap=True,
             ),

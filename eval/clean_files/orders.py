@@ -279,7 +279,7 @@ def options(seed: int, folder: Path) -> Iterator[Finding]:
         seed,
         path,
         None if holds else scale,
-        tests="options" + ":fixed" * (kind == "right one first"),
+        tests="options" + (":fixed" if kind == "right one first" else ""),
         text="{question}\n{options}",
         order=("anyway", *["random"] * holds),
     )
@@ -326,7 +326,7 @@ def _rows(
 ) -> dict[str, OrderResult]:
     """Tests by name; those that a file is too small for, or refuses, are left out."""
     try:
-        order = ("anyway", *[flags["order"]] * ("order" in flags))
+        order = ("anyway", *([flags["order"]] if "order" in flags else []))
         asked = {**flags, "tests": tests, "order": order}
         found = jaxcontam.audit(model, path, progress=silent, **asked)
     except InputError:

@@ -24,7 +24,7 @@ from jaxcontam.members.passes import TextModel
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.sources import source_digest
 from train.data import corpus_digest
-from train.population_models import Design, read_pool, texts_in_memory
+from train.population_models import Design, part_of, read_texts
 
 # Sets of unseen texts that stand beside each set; no two sets share one.
 _UNSEEN_SETS = 2
@@ -44,21 +44,19 @@ def shown_copies(design: Design) -> tuple[int, ...]:
 DESIGN = _with_unseen(
     Design(
         name="leaderboard",
-        config=in_rows("0.16m", 128, batch_rows=1),
+        config=in_rows("0.16m", 128, batch_rows=1).changed(max_example_tokens=40),
         n_examples=60,
         copies=(0, 0, 1, 2, 4, 8, 16),
         n_steps=988,
-        max_example_tokens=40,
     )
 )
 PULSE = _with_unseen(
     Design(
         name="pulse",
-        config=in_rows("pulse", 128, batch_rows=2),
+        config=in_rows("pulse", 128, batch_rows=2).changed(max_example_tokens=44),
         n_examples=16,
         copies=(0, 8),
         n_steps=30,
-        max_example_tokens=44,
     )
 )
 # Fewer tokens that are scored at once make fewer shapes to compile.
@@ -86,15 +84,12 @@ class Bench:
         self.design = design = PULSE if tiny else DESIGN
         self.corpus, self.seed = corpus_digest([*docs.documents, *pool]), seed
         self._batch_tokens = _PULSE_TOKENS if tiny else None
-        texts = texts_in_memory(docs.documents, pool, design)
-        pairs = zip(pool, texts.encoded.n_cut_ids, strict=True)
-        self.texts = read_pool(
-            texts.tokenizer,
-            texts.prefix_id,
-            texts.documents,
-            [text for text, n_cut in pairs if not n_cut],
-            max_example_tokens=design.max_example_tokens,
-            separator=design.separator,
+        _, texts = read_texts(docs.documents, pool, design.config)
+        whole = np.flatnonzero(np.asarray(texts.encoded.n_cut_ids) == 0)
+        self.texts = dataclasses.replace(
+            texts,
+            pool=tuple(pool[i] for i in whole),
+            encoded=part_of(texts.encoded, whole),
         )
 
     def arena(self, seed: int) -> "Arena":

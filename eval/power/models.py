@@ -39,8 +39,9 @@ from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.scorer import Scorer
 from train.config import PRESETS
+from train.filters import Data
 from train.plant import PlannedSet
-from train.population_models import Design, Texts, texts_in_memory
+from train.population_models import Design, Texts, read_texts
 
 _CUT_TOKENS = 20
 _SHARE = 0.5
@@ -102,6 +103,7 @@ _SHARDS_OF_6 = Variant(
 
 def _population(name: str, first_seed: int, *variants: Variant) -> Population:
     preset = in_rows("0.16m", 128, batch_rows=1)
+    preset = preset.changed(max_example_tokens=_CUT_TOKENS)
     planted = sum(_COPIES) * _N_EXAMPLES * _CUT_TOKENS
     return Population(
         name=name,
@@ -109,7 +111,6 @@ def _population(name: str, first_seed: int, *variants: Variant) -> Population:
         n_examples=_N_EXAMPLES,
         copies=_COPIES,
         n_steps=round(planted / _SHARE / preset.step_tokens),
-        max_example_tokens=_CUT_TOKENS,
         variants=variants,
         first_seed=first_seed,
     )
@@ -122,10 +123,9 @@ POPULATIONS: Mapping[str, Population] = {
 """By name; `python -m eval.power` makes both."""
 PULSE = Population(
     name="pulse",
-    config=PRESETS["pulse"],
+    config=PRESETS["pulse"].changed(max_example_tokens=31),
     n_examples=24,
     n_steps=40,
-    max_example_tokens=31,
     copies=(0, 10),
     variants=(_ADJACENCY, dataclasses.replace(_SHARDS_OF_6, n_shards=4), _REVERSAL),
     first_seed=1000,
@@ -153,14 +153,14 @@ class Job:
 
     def maker(self) -> Callable[[tuple[Population, int]], Fields]:
         """Function that trains and tests a model; encodes a vocabulary's texts once."""
-        texts: dict[tuple[int, int, str], Texts] = {}
+        texts: dict[tuple[int, Data], Texts] = {}
 
         def make(task: tuple[Population, int]) -> Fields:
             one, seed = task
-            vocab_size = one.config.decoder.vocab_size
-            kind = (vocab_size, one.max_example_tokens, one.separator)
+            kind = (one.config.decoder.vocab_size, one.config.data)
             if kind not in texts:
-                texts[kind] = texts_in_memory(self.documents, self.questions, one)
+                found = read_texts(self.documents, self.questions, one.config)
+                texts[kind] = found[1]
             return _tested_model(one, texts[kind], seed)
 
         return make

@@ -289,7 +289,7 @@ def _our_step(
 
     def step() -> Any:
         *state[:], metrics = update(*state, rows)
-        return metrics.loss
+        return metrics["loss"]
 
     return step
 

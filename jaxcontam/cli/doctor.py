@@ -13,8 +13,11 @@ from typing import Literal
 from tyro.conf import Positional
 
 from jaxcontam import __version__, errors
+from jaxcontam.data.benchmark import SUFFIXES
+from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.errors import InputError, first_line, install_hint
 from jaxcontam.processes import cpu_cores
+from jaxcontam.reports.flags import runs_here
 from jaxcontam.terminal import Terminal
 
 EXIT_FAULTS = 2
@@ -36,18 +39,19 @@ that says how to fix it, empty where nothing is wrong."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Doctor:
-    """Say what is missing here, and how to get it; looks at a model and a file, too.
+    """Say what is missing here, and how to get it; looks at a model and files, too.
 
     Examples:
         jaxcontam doctor  # this machine
-        jaxcontam doctor MODEL_DIR benchmark.jsonl  # and what is to be audited
+        jaxcontam doctor benchmark.jsonl  # can its order be tested?
+        jaxcontam doctor MODEL_DIR a.jsonl b.jsonl  # all that is to be audited
     """
 
     model: Positional[str | None] = None
     """Model directory that is to be audited: is it complete? May be left
     out."""
-    benchmark: Positional[str | None] = None
-    """File that it is to be audited on: does its own order pass the checks?"""
+    benchmark: Positional[tuple[str, ...]] = ()
+    """Files that it is to be audited on: does the order of each pass the checks?"""
 
     def run(self) -> int:
         """Print a line a check; 0, or 2 if something that is needed is missing."""
@@ -63,23 +67,49 @@ class Doctor:
         return EXIT_FAULTS if n_faults else 0
 
     def _findings(self) -> Iterator[Finding]:
-        python = f"{platform.python_version()} on {platform.system()}"
-        here = f"jaxcontam {__version__}, Python {python} {platform.machine()}"
-        yield ("ok", here, "")
-        yield from requirements()
-        yield from devices()
-        yield from folders()
-        yield from extras()
-        yield from hub()
-        model, benchmark = self.model, self.benchmark
-        is_here = model is not None and Path(model).exists()
-        if benchmark is None and is_here and not Path(model or "").is_dir():
-            # A file is no model directory, nor is a pipe.
-            model, benchmark = None, model
-        if model is not None:
-            yield from model_findings(model)
-        if benchmark is not None:
-            yield from benchmark_findings(benchmark)
+        if self.model is None:
+            yield from machine()
+            yield from extras()
+            yield from hub()
+            return
+        files = self.benchmark
+        if not runs_here(self.model) and not self.model.startswith("lm_eval:"):
+            # Asked by an audit, not here.
+            yield ("note", f"{self.model}: is not here, and was not asked", "")
+        elif _is_model(self.model):
+            yield from model_findings(self.model)
+        else:
+            files = self.model, *files
+        for file in files:
+            yield from benchmark_findings(file)
+        yield from in_short(machine())
+
+
+def _is_model(word: str) -> bool:
+    """True unless a word names a file, which may be missing, or examples elsewhere."""
+    path = Path(word)
+    if path.exists():
+        # A file is no model directory, nor is a pipe.
+        return path.is_dir()
+    is_named_so = path.suffix.lower() in (*SUFFIXES, TABLE_SUFFIX, ".gz")
+    return not (is_named_so or word.startswith(("hf:", "lm_eval:")))
+
+
+def machine() -> Iterator[Finding]:
+    """All that every command needs."""
+    python = f"{platform.python_version()} on {platform.system()}"
+    here = f"jaxcontam {__version__}, Python {python} {platform.machine()}"
+    yield ("ok", here, "")
+    yield from requirements()
+    yield from devices()
+    yield from folders()
+
+
+def in_short(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """One line, and each finding that is not as it should be."""
+    (_, here, _), *others = findings
+    yield ("ok", f"this machine: {here}; `jaxcontam doctor` alone says more", "")
+    yield from (one for one in others if one[0] != "ok")
 
 
 def requirements() -> Iterator[Finding]:

@@ -221,6 +221,8 @@ def _describe_flags(command: type) -> None:
                 metavar, hint = f"{name.upper()} ...", "(required)"
             elif default in (None, (), "") or default is False:
                 hint = ""
+            elif default is dataclasses.MISSING:
+                hint = "(required)"
             elif isinstance(default, str) and not default.isprintable():
                 hint = f"(default: {default!r})"
             about = tyro.conf.arg(
@@ -246,7 +248,7 @@ def _unknown_flag(command: type, flag: str, prog: str) -> InputError:
 
 
 def _new_flag(command: type, flag: str) -> str | None:
-    """What a command of ours has in place of a flag that left, if it has it."""
+    """The flag of a command of ours that replaces one that left, if there is one."""
     name, known = command.__name__.lower(), flags_of(command)
     if COMMANDS.get(name) is not command or flag in known:
         return None

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import tyro
 
+from jaxcontam.amounts import counted
 from jaxcontam.arguments import path_word
 from jaxcontam.errors import InputError
 from jaxcontam.reports.archive import P_VALUES_NAME, TEXTS_NAME
@@ -68,10 +69,10 @@ class Verify:
             console.print(f"differs: {printable(fault)}")
         name = printable(self.directory)
         if found.faults:
-            n_faults = _count(len(found.faults), "difference")
+            n_faults = counted(len(found.faults), "difference")
             console.print(f"{name}: NOT verified, {n_faults}")
             return 3
-        n = _count(found.n, found.unit)
+        n = counted(found.n, found.unit)
         console.print(f"{name}: verified, {n} {found.words}")
         return 0
 
@@ -101,10 +102,6 @@ def _check_whole(directory: Path) -> None:
         if written
         else "copy the whole folder, or run its command again: scores are kept",
     )
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

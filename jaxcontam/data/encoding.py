@@ -330,6 +330,38 @@ class CharacterTokenizer:
         ]
 
 
+class WithinRows:
+    """A tokenizer that refuses a text with an id that the model has no row for.
+
+    Published tokenizers hold such tokens, such as those of images, that no text uses.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, n_rows: int):
+        """Hold a tokenizer of which only ids below `n_rows` may come up."""
+        self._tokenizer, self._n_rows = tokenizer, n_rows
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def encode(self, sequence: Any, /, **how: Any) -> Any:
+        """Encode one text."""
+        return self._checked(self._tokenizer.encode(sequence, **how))
+
+    def encode_batch(self, input: Any, /, **how: Any) -> list[Any]:
+        """Encode each text."""
+        return [*map(self._checked, self._tokenizer.encode_batch(input, **how))]
+
+    def _checked(self, encoding: Any) -> Any:
+        if (largest := max(encoding.ids, default=0)) >= self._n_rows:
+            token = self._tokenizer.id_to_token(largest)
+            raise InputError(
+                f"a text holds the token {token!r}, whose id is {largest}; the model "
+                f"has {self._n_rows} rows",
+                hint="leave out that text",
+            )
+        return encoding
+
+
 def text_of(ids: np.ndarray | Iterable[int]) -> str:
     """The text of code points."""
     return "".join(map(chr, ids))

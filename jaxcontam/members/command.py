@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from tyro.conf import Positional
 
+from jaxcontam.amounts import counted
 from jaxcontam.members.design import MembershipDesign
 from jaxcontam.members.known_texts import WEIGHTS, check_sides, choose, read_texts
 from jaxcontam.members.page import (
@@ -155,9 +156,10 @@ def print_membership(report: Report, console: Terminal) -> None:
                 f"non-members {row.fpr_low:.3f} to {row.fpr_high:.3f}); "
                 f"{row.n_discoveries} by Benjamini-Hochberg at {row.fpr:.3g}."
             )
-    counts = [f"{study.n_texts:,} texts, {study.tokens_scored:,} tokens scored"]
+    counts = [counted(study.n_texts, "text")]
+    counts.append(f"{counted(study.tokens_scored, 'token')} scored")
     if study.n_unscored:
-        counts.append(f"{study.n_unscored} texts without a token")
+        counts.append(f"{counted(study.n_unscored, 'text')} without a token")
     if study.n_left_out:
         counts.append(f"{study.n_left_out} left out as prefix")
     console.print(f"{', '.join(counts)}.")

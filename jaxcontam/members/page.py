@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxcontam.amounts import counted
 from jaxcontam.members.result import (
     BlindBaseline,
     DocumentRates,
@@ -43,6 +44,7 @@ from jaxcontam.reports.page import (
 )
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report import Report
+from jaxcontam.reports.terms import NOT_CHECKED
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -251,7 +253,7 @@ def beside_words(row: ScoreResult | SetResult | None) -> list[str]:
         f"Compared with the reference model (AUC {beside.reference_auc:.2f}): "
         f"{beside.score} (AUC {beside.score_auc:.2f}) ranks better, p "
         f"{plain_p(beside.p_value)}; half of its effect exceeds that of the reference, "
-        f"p {plain_p(beside.half_p_value)}."
+        f"p {plain_p(beside.half_p_value)}. That it saw neither side {NOT_CHECKED}."
     ]
 
 
@@ -482,11 +484,13 @@ def _counts(row: ScoreResult | SetResult | None, study: MembershipStudy) -> str:
     kind = "members" if isinstance(row, ScoreResult) else "texts in question"
     words = [f"{row.n_members:,} {kind}, {row.n_nonmembers:,} non-members"]
     if isinstance(row, ScoreResult) and row.n_clusters is not None:
-        words.append(f"from {row.n_clusters:,} documents")
+        words.append(f"from {counted(row.n_clusters, 'document')}")
     if study.n_left_out:
-        words.append(
-            f"{study.n_left_out:,} texts are part of a prefix and are left out"
-        )
+        one = "text is part of a prefix and is left out"
+        several = "texts are part of a prefix and are left out"
+        words.append(counted(study.n_left_out, one, several))
     if study.n_unscored:
-        words.append(f"{study.n_unscored:,} texts have no token to score")
+        words.append(
+            f"{counted(study.n_unscored, 'text has', 'texts have')} no token to score"
+        )
     return "; ".join(words) + "."

@@ -248,6 +248,12 @@ def count_targets(
     return _planned(texts, methods, model, inputs, seed).n_targets
 
 
+def reference_targets(texts: Sequence[str], reference: TextModel) -> int:
+    """Count the target tokens that a reference reads of texts; asks no model."""
+    sequences = reference.sequences(texts)
+    return _sequences_of(sequences, range(len(texts))).n_targets
+
+
 def fitting_shots(
     shots: Sequence[str], texts: Sequence[str], model: TextModel
 ) -> list[int]:

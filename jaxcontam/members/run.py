@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from jaxcontam.amounts import counted, duration_words
 from jaxcontam.arguments import Dtype, public, store_folder, unknown_argument
 from jaxcontam.data.corpus import CorpusFile, Fault, list_corpus, read_documents
 from jaxcontam.errors import InputError
@@ -44,6 +45,7 @@ from jaxcontam.members.passes import (
     count_targets,
     edited,
     fitting_shots,
+    reference_targets,
     score_texts,
     text_model,
 )
@@ -436,37 +438,65 @@ def score_and_judge(
 
 
 def dry_run_words(plan: MembershipPlan, limits: Budget) -> str:
-    """The scores, the tokens that they need, and the minutes at a timed batch.
+    """The scores, the tokens that they need, and the time at a timed batch.
 
-    `limits` are those of what a server may cost.
+    `limits` are those of what a server may cost, the reference's at the same prices.
     """
+    methods, model, inputs = plan.chosen.methods, plan.model, plan.inputs
+    names = ", ".join(method.name for method in methods)
+    texts, seed = plan.texts, plan.asked.seed
+    lines = [
+        f"{counted(len(texts), 'text')}, {counted(len(methods), 'score')}: {names}"
+    ]
+    own = [one for one in methods if "reference" not in one.reads]
+    alone = dataclasses.replace(inputs, reference=None)
+    lines.append(
+        _cost_words(
+            model,
+            texts,
+            count=lambda: count_targets(texts, own, model, inputs=alone, seed=seed),
+            # A run whose answers are made up counts its requests.
+            send=lambda: score_texts(texts, own, model, inputs=alone, seed=seed),
+            limits=limits,
+        )
+    )
+    other = inputs.reference
+    if other is not None and not other.is_same_as(model):
+        words = _cost_words(
+            other,
+            texts,
+            count=lambda: reference_targets(texts, other),
+            send=lambda: other.plain.token_table(other.sequences(texts)),
+            limits=limits,
+        )
+        lines.append(f"The reference, {other.model.info.name}: {words}")
+    return "\n".join([*lines, "Nothing was scored."])
+
+
+def _cost_words(
+    model: TextModel,
+    texts: Sequence[str],
+    *,
+    count: Callable[[], int],
+    send: Callable[[], Any],
+    limits: Budget,
+) -> str:
     from jaxcontam.scoring.cost import batch_seconds
     from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
 
-    methods, model, inputs = plan.chosen.methods, plan.model, plan.inputs
-    names = ", ".join(method.name for method in methods)
-    first = f"{len(plan.texts):,} texts, {len(methods)} scores: {names}\n"
-    if isinstance(model.plain, RemoteScorer):
-        # A run whose answers are made up counts its requests.
-        own = [one for one in methods if "reference" not in one.reads]
-        alone = dataclasses.replace(inputs, reference=None)
-        score_texts(plan.texts, own, model, inputs=alone, seed=plan.asked.seed)
-        prompts = model.plain.prompts
-        assert isinstance(prompts, CountedPrompts)
-        words = sending_words(prompts.estimate(limits))
-        if inputs.reference is not None:
-            words += " The cost of the reference model is not counted."
-        return first + words
-    seed = plan.asked.seed
-    n_targets = count_targets(plan.texts, methods, model, inputs=inputs, seed=seed)
-    if not isinstance(model.plain, Scorer):
+    scorer = model.plain
+    if isinstance(scorer, RemoteScorer):
+        send()
+        assert isinstance(scorer.prompts, CountedPrompts)
+        return sending_words(scorer.prompts.estimate(limits))
+    if not isinstance(scorer, Scorer):
         raise InputError("--dry-run: the cost of this kind of model is not known")
-    lengths = [len(ids) for ids in model.sequences(plan.texts)]
+    n_targets = count()
+    lengths = [len(ids) for ids in model.sequences(texts)]
     length = max(1, min(int(np.median(lengths)), model.context))
-    n_rows = max(1, model.plain.batch_tokens // length)
-    seconds = batch_seconds(model.plain, (n_rows, length)) / (n_rows * length)
-    return first + (
-        f"{n_targets:,} tokens to score, including those in the store: about "
-        f"{n_targets * seconds / 60:.1f} minutes here at the speed of a timed "
-        "batch\nnothing was scored"
+    n_rows = max(1, scorer.batch_tokens // length)
+    seconds = batch_seconds(scorer, (n_rows, length)) / (n_rows * length)
+    return (
+        f"{counted(n_targets, 'token')} to score, including those in the store: "
+        f"{duration_words(n_targets * seconds)} at the speed of one batch now."
     )

@@ -57,16 +57,20 @@ class ChatLayout:
 
 def read_chat_layout(directory: Path) -> ChatLayout:
     """The chat template of a model's folder, or the plain layout where it has none."""
-    tokenizer = read_fast_tokenizer(directory)
-    if not tokenizer.chat_template:
-        return ChatLayout()
     place = directory / "chat_template.jinja"
     if not place.is_file():
         place = directory / "tokenizer_config.json"
+    return chat_layout(read_fast_tokenizer(directory), place)
+
+
+def chat_layout(tokenizer: Any, place: Path = Path("tokenizer")) -> ChatLayout:
+    """The chat template of a tokenizer, which errors say is in `place`."""
+    if not getattr(tokenizer, "chat_template", None):
+        return ChatLayout()
     try:
         template = tokenizer.get_chat_template()
     except ValueError as e:
-        raise InputError(f"{directory}: {first_line(e)}") from e
+        raise InputError(f"{place}: {first_line(e)}") from e
     return ChatLayout(
         tokenizer, ChatTemplate(template, tokenizer.special_tokens_map, place)
     )

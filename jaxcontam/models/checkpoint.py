@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 from flax import nnx
@@ -16,13 +16,16 @@ from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxcontam.arguments import Dtype, public
-from jaxcontam.data.encoding import plain_tokenizer, take_file
+from jaxcontam.data.encoding import WithinRows, plain_tokenizer, take_file
 from jaxcontam.data.files import read_json, read_json_object
 from jaxcontam.data.model_files import check_tokenizer_files
 from jaxcontam.errors import InputError, first_line
+from jaxcontam.models.adapter import Adapter, read_adapter
 from jaxcontam.models.config import DecoderConfig, at_context
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, Family, family_of, text_fields
+from jaxcontam.models.gguf_file import SUFFIX, open_gguf
+from jaxcontam.models.gguf_model import config_fields, gguf_tokenizer
 from jaxcontam.models.hub import file_state, fingerprint_files, model_directory
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
 from jaxcontam.terminal import printable
@@ -37,7 +40,9 @@ class Checkpoint:
         tokenizer: Adds no special tokens and no prefix space.
         prefix_id: BOS id of the tokenizer, else the config's, else the EOS id, or None.
         stop_ids: EOS ids of generation_config.json, config and tokenizer.
-        folder: Of its files, a chat template among them; None in memory.
+        folder: Of its files, a chat template among them, or its GGUF file; None in
+            memory.
+        quantisation: Types of a GGUF file's weights, most first; "" of a folder.
     """
 
     name: str
@@ -47,6 +52,7 @@ class Checkpoint:
     fingerprint: str
     stop_ids: tuple[int, ...] = ()
     folder: Path | None = None
+    quantisation: str = ""
 
     @property
     def config(self) -> DecoderConfig:
@@ -61,11 +67,27 @@ class Checkpoint:
 
 def model_fingerprint(model: str) -> str:
     """Fingerprint of a model, before its weights are read: they are only hashed."""
-    directory = model_directory(model)
+    folder, directory, adapter = _parts(model)
     raw = read_config_fields(directory)
-    tokenizer, _, _ = read_tokenizer(directory, raw)
-    files = [directory / "config.json", *weight_files(directory)]
+    tokenizer, _, _ = read_tokenizer(folder, raw)
+    files = model_files(directory, adapter)
     return fingerprint_files(files, tokenizer.to_str())
+
+
+def _parts(model: str) -> tuple[Path, Path, Adapter | None]:
+    """Folders of the tokenizer and of the weights, and the adapter of these."""
+    folder = model_directory(model)
+    adapter = read_adapter(folder)
+    base = folder if adapter is None else model_directory(adapter.base)
+    is_own = adapter is None or (folder / "tokenizer.json").is_file()
+    return folder if is_own else base, base, adapter
+
+
+def model_files(directory: Path, adapter: Adapter | None = None) -> list[Path]:
+    """Files that a model's scores follow from, but for its tokenizer's."""
+    files = weight_files(directory)
+    files = files if files == [directory] else [directory / "config.json", *files]
+    return files if adapter is None else [*files, *adapter.files]
 
 
 @public
@@ -76,24 +98,27 @@ def load_checkpoint(
     mesh: Mesh | None = None,
     context: int | None = None,
 ) -> Checkpoint:
-    """Open a directory in Hugging Face layout, or a name on the hub.
+    """Open a directory in Hugging Face layout, a GGUF file, or a name on the hub.
 
+    A directory with a LoRA adapter alone is its base model with the adapter's changes.
     For `dtype` and `mesh` see `read_weights`, for `context` `at_context`.
     """
-    directory = model_directory(model)
+    folder, directory, adapter = _parts(model)
     raw = read_config_fields(directory)
-    files = [directory / "config.json", *weight_files(directory)]
+    files = model_files(directory, adapter)
     states = [file_state(path) for path in files]
-    decoder = load_decoder(directory, dtype=dtype, mesh=mesh, context=context)
-    tokenizer, prefix_id, eos_id = read_tokenizer(directory, raw)
+    decoder = load_decoder(
+        directory, dtype=dtype, mesh=mesh, context=context, adapter=adapter
+    )
+    tokenizer, prefix_id, eos_id = read_tokenizer(folder, raw)
     n_rows = decoder.config.vocab_size
-    ids = tokenizer.get_vocab() | {"before a text": prefix_id or 0}
-    token, largest = max(ids.items(), key=lambda item: item[1])
-    if largest >= n_rows:
+    if (prefix_id or 0) >= n_rows:
         raise InputError(
-            f"{directory}: the tokenizer's token {token!r} has id {largest:.7g}, "
-            f"the model has {n_rows} rows"
+            f"{directory}: the token before a text has id {prefix_id:.7g}, but the "
+            f"model has {n_rows} rows"
         )
+    if max(tokenizer.get_vocab().values(), default=0) >= n_rows:
+        tokenizer = cast(Tokenizer, WithinRows(tokenizer, n_rows))
     fingerprint = fingerprint_files(files, tokenizer.to_str())
     if [file_state(path) for path in files] != states:
         raise InputError(
@@ -102,13 +127,18 @@ def load_checkpoint(
         )
     path = Path(model).resolve()
     return Checkpoint(
-        name=printable(path.parent.name if path.name == "model" else path.name),
+        name=printable(
+            path.parent.name if path.name == "model" else path.name.removesuffix(SUFFIX)
+        ),
         decoder=decoder,
         tokenizer=tokenizer,
         prefix_id=prefix_id,
         fingerprint=fingerprint,
         stop_ids=_stop_ids(directory, raw, eos_id, n_rows),
-        folder=directory,
+        folder=folder,
+        quantisation=open_gguf(files[0]).quantisation
+        if files[0].suffix == SUFFIX
+        else "",
     )
 
 
@@ -118,6 +148,7 @@ def load_decoder(
     dtype: Dtype = "float32",
     mesh: Mesh | None = None,
     context: int | None = None,
+    adapter: Adapter | None = None,
 ) -> Decoder:
     """Read config.json and the weights of a directory."""
     family, config = read_decoder_config(directory)
@@ -126,9 +157,9 @@ def load_decoder(
             config = at_context(config, context)
         except ValueError as e:
             raise InputError(f"{directory}: {e}") from e
-    return read_weights(
-        directory, weight_files(directory), family, config, dtype=dtype, mesh=mesh
-    )
+    files = weight_files(directory)
+    how: dict[str, Any] = {"dtype": dtype, "mesh": mesh, "adapter": adapter}
+    return read_weights(directory, files, family, config, **how)
 
 
 def read_decoder_config(directory: Path) -> tuple[Family, DecoderConfig]:
@@ -211,6 +242,10 @@ def save_checkpoint(
 def read_config_fields(directory: Path) -> dict[str, Any]:
     """Every field of a directory's config.json, or of the text model in it."""
     path = directory / "config.json"
+    if directory.suffix == SUFFIX and directory.is_file():
+        raw = config_fields(directory)
+        family_of(raw, str(directory))
+        return raw
     if not path.is_file():
         raise InputError(
             f"{directory}: no config.json", hint="not a Hugging Face model directory"
@@ -222,6 +257,9 @@ def read_config_fields(directory: Path) -> dict[str, Any]:
 
 def read_fast_tokenizer(directory: Path):
     """The transformers fast tokenizer of a directory; its ids are tokenizer.json's."""
+    if directory.suffix == SUFFIX and directory.is_file():
+        quiet_transformers()
+        return gguf_tokenizer(directory)
     check_tokenizer_files(directory)
     names = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
     if not any((directory / name).is_file() for name in names):

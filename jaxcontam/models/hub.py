@@ -29,6 +29,8 @@ def model_directory(model: str, *, pickles: bool = False) -> Path:
     directory = Path(model)
     if directory.is_dir():
         check_model_folder(directory)
+        return _gguf_in(directory) or directory
+    if directory.suffix == ".gguf" and directory.is_file():
         return directory
     if model.startswith(("api:", "lm_eval:", "vllm:")):
         raise InputError(
@@ -51,6 +53,20 @@ def model_directory(model: str, *, pickles: bool = False) -> Path:
     found = download_model(model, pickles=pickles)
     check_model_folder(found)
     return found
+
+
+def _gguf_in(directory: Path) -> Path | None:
+    """The GGUF file of a folder that holds no other weights."""
+    found = sorted(directory.glob("*.gguf"))
+    if not found or (directory / "config.json").exists():
+        return None
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise InputError(
+            f"{directory}: holds {len(found)} GGUF files ({names})",
+            hint="name one of them",
+        )
+    return found[0]
 
 
 def convert_hint(directory: Path) -> str:

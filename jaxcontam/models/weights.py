@@ -6,7 +6,7 @@ A pickle is refused rather than opened: it can run any code.
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,12 @@ from safetensors.numpy import save_file
 from jaxcontam.data.files import read_json
 from jaxcontam.data.model_files import check_tensor_names
 from jaxcontam.errors import InputError
+from jaxcontam.models.adapter import AdaptedTensors, Adapter
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder, abstract_decoder
 from jaxcontam.models.families import Family, Tensor
+from jaxcontam.models.gguf_file import SUFFIX
+from jaxcontam.models.gguf_model import GgufTensors
 from jaxcontam.models.hub import convert_hint
 from jaxcontam.models.sharding import EMBEDDINGS, mesh_sharding, place, weight_name
 from jaxcontam.models.stacks import STACKS, layer_stacks
@@ -41,9 +44,12 @@ Slices = tuple[slice, ...]
 
 
 def weight_files(directory: Path) -> list[Path]:
-    """Safetensors files of a model directory."""
+    """Safetensors files of a model directory; a GGUF file is its own."""
+    if directory.suffix == SUFFIX and directory.is_file():
+        return [directory]
     index = directory / _INDEX
     if index.is_file():
+        whole = directory / "model.safetensors"
         try:
             weight_map = read_json(index)["weight_map"]
             names = sorted(set(weight_map.values()))
@@ -53,6 +59,11 @@ def weight_files(directory: Path) -> list[Path]:
         except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise InputError(f"{index}: not an index of weights ({e!r})") from e
         files = [directory / name for name in names]
+        if whole.is_file() and whole not in files:
+            raise InputError(
+                f"{directory}: holds {whole.name} and {_INDEX}, which names others",
+                hint="move the one that you do not mean to another folder",
+            )
     else:
         files = [directory / "model.safetensors"]
     missing = [path.name for path in files if not path.is_file()]
@@ -77,49 +88,42 @@ def read_weights(
     *,
     dtype: str = "float32",
     mesh: Mesh | None = None,
+    adapter: Adapter | None = None,
 ) -> Decoder:
-    """Read a decoder from files.
+    """Read a decoder from files, with the changes of an adapter.
 
     Weights are read one after the other, so that the host holds no second copy, and
     only the shards of this process's devices are read. `dtype` is that of matmul
     operands, float32 or bfloat16, which is faster but less accurate. Without a mesh
     weights are whole on the first device.
     """
-    places: dict[str, Path] = {}
-    for path in files:
-        check_tensor_names(path)
-        with _open(path) as handle:
-            places |= dict.fromkeys(handle.keys(), path)
+    wanted = _wanted(family, config)
+    source: Any = (
+        GgufTensors(directory, {*wanted, family.head}, config)
+        if directory.suffix == SUFFIX
+        else _Safetensors(files)
+    )
+    if adapter is not None:
+        source = AdaptedTensors(source, adapter)
     decoder = abstract_decoder(config)
     shapes = {path: leaf.shape for path, leaf in _flat_state(decoder).items()}
     n_weights = sum(map(math.prod, shapes.values()))
-    n_bytes = sum(path.stat().st_size for path in files)
-    # The narrowest type has one byte per weight.
-    if n_weights > n_bytes:
+    if n_weights > source.most_weights:
         raise InputError(
             f"{directory}: config.json describes {n_weights:,} weights, the files hold "
-            f"{n_bytes:,} bytes",
+            f"at most {source.most_weights:,}",
             hint="check that no file is truncated, and that config.json is of this "
             "model",
         )
     sharding = None if mesh is None else mesh_sharding(nnx.state(decoder), mesh)
-    names = _names_on_disk(list(places), family, config, directory)
+    names = _names_on_disk(source.names, wanted, family, config, directory)
 
     def read(name: str, shape: tuple[int, ...], cut: Slices) -> np.ndarray:
-        # Opened anew for each: pages of a mapped file stay in memory until it closes.
-        with _open(places[names[name]]) as handle:
-            tensor = handle.get_slice(names[name])
-            if (found := tuple(tensor.get_shape())) != shape:
-                raise InputError(
-                    f"{directory}: {name} has shape {found}, config.json says {shape}"
-                )
-            if (kind := tensor.get_dtype()) not in _KINDS:
-                raise InputError(
-                    f"{directory}: {name} is of unsupported type {kind}",
-                    hint="convert the model, which may be quantised, to one of "
-                    f"{', '.join(_KINDS)}",
-                )
-            return tensor[cut]
+        if (found := source.shape(names[name])) != shape:
+            raise InputError(
+                f"{directory}: {name} has shape {found}, config.json says {shape}"
+            )
+        return source.read(names[name], cut)
 
     def load(ours: str, tensor: Tensor) -> jax.Array:
         shape = shapes[ours]
@@ -197,6 +201,35 @@ def write_weights(decoder: Decoder, family: Family, path: Path) -> None:
     mode = path.stat().st_mode
     save_file(tensors, path, metadata={"format": "pt"})
     path.chmod(mode)
+
+
+class _Safetensors:
+    """Tensors of files of one model."""
+
+    def __init__(self, files: Sequence[Path]):
+        self._places: dict[str, Path] = {}
+        for path in files:
+            check_tensor_names(path)
+            with _open(path) as handle:
+                self._places |= dict.fromkeys(handle.keys(), path)
+        self.names = list(self._places)
+        # The narrowest type has one byte per weight.
+        self.most_weights = sum(path.stat().st_size for path in files)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        with _open(self._places[name]) as handle:
+            return tuple(handle.get_slice(name).get_shape())
+
+    def read(self, name: str, cut: Slices) -> np.ndarray:
+        # Opened anew for each: pages of a mapped file stay in memory until it closes.
+        with _open(path := self._places[name]) as handle:
+            tensor = handle.get_slice(name)
+            if (kind := tensor.get_dtype()) not in _KINDS:
+                raise InputError(
+                    f"{path.parent}: {name} is of type {kind}, which is not read",
+                    hint=f"quantised? convert the model to one of {', '.join(_KINDS)}",
+                )
+            return tensor[cut]
 
 
 @contextlib.contextmanager
@@ -285,8 +318,24 @@ def _output_sizes(tensor: Tensor, config: DecoderConfig, total: int) -> list[int
     return [total // len(tensor.names)] * len(tensor.names)
 
 
+def _wanted(family: Family, config: DecoderConfig) -> set[str]:
+    """Full name of each tensor of a model."""
+    n_experts = 0 if config.experts is None else config.experts.n
+    return {
+        name.format(i=layer, x=expert)
+        for ours, tensor in _tensors(family, config).items()
+        for name in tensor.names
+        for layer in (_layers(ours, config) or (0,))
+        for expert in (range(n_experts) if "{x}" in name else (0,))
+    }
+
+
 def _names_on_disk(
-    found: list[str], family: Family, config: DecoderConfig, directory: Path
+    found: list[str],
+    wanted: set[str],
+    family: Family,
+    config: DecoderConfig,
+    directory: Path,
 ) -> dict[str, str]:
     """Name of each wanted tensor -> that in the file, maybe without the prefix."""
     heads = {family.head, family.head_bias}
@@ -296,16 +345,13 @@ def _names_on_disk(
     has_prefix = any(name.startswith(family.prefix) for name in full)
     if not has_prefix:
         full = {x if x in heads else family.prefix + x: full[x] for x in full}
-    n_experts = 0 if config.experts is None else config.experts.n
-    wanted = {
-        name.format(i=layer, x=expert)
-        for ours, tensor in _tensors(family, config).items()
-        for name in tensor.names
-        for layer in (_layers(ours, config) or (0,))
-        for expert in (range(n_experts) if "{x}" in name else (0,))
-    }
     if missing := wanted - full.keys():
-        raise InputError(f"{directory}: missing tensors: {_some(missing)}")
+        hint = ""
+        if missing == {family.head}:
+            # Configs leave it out where a library's default is to tie them.
+            hint = "if the embedding is also the head, set in config.json: "
+            hint += '"tie_word_embeddings": true'
+        raise InputError(f"{directory}: missing tensors: {_some(missing)}", hint=hint)
     tied = {family.head} if config.tied else set()
     extra = full.keys() - wanted - tied
     if unknown := {name for name in extra if not name.endswith(family.ignored)}:

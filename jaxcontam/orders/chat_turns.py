@@ -8,6 +8,7 @@ from typing import Literal
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoder
 from jaxcontam.errors import InputError
+from jaxcontam.models.gguf_file import SUFFIX, open_gguf
 from jaxcontam.scoring.opened import OpenModel
 
 Turn = Literal["user", "assistant", "both"]
@@ -38,11 +39,13 @@ def chat_texts(
 
     A chat is read as in tuning: with the space that some tokenizers put before a text.
     """
-    from jaxcontam.models.chat import read_chat_layout
+    from jaxcontam.models.chat import chat_layout, read_chat_layout
 
     folder = None if model.checkpoint is None else model.checkpoint.folder
-    layout = None if folder is None else read_chat_layout(folder)
-    if layout is None or layout.template is None:
+    layout = chat_layout(model.given_tokenizer)
+    if folder is not None:
+        layout = read_chat_layout(folder)
+    if layout.template is None:
         raise InputError(
             f"--separator chat: {model.name} has no chat template",
             hint="name a model directory with one, or leave out the flag",
@@ -105,6 +108,8 @@ def tuning_notes(model: OpenModel) -> tuple[str, ...]:
     if folder is None:
         return ()
     templates = "".join(_head(folder / name) for name in _TEMPLATE_FILES)
+    if folder.suffix == SUFFIX and folder.is_file():
+        templates = open_gguf(folder).fields.get("tokenizer.chat_template", "")
     found = ["chat template"] if "messages" in templates else []
     if "<think" in templates:
         found = ["chat template with thoughts"]

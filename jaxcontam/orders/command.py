@@ -120,19 +120,21 @@ class Audit(ScoringFlags, AuditDesign):
                 print(
                     visible(f"jaxcontam: warning: left out: {words}"), file=sys.stderr
                 )
+            if self.reference is not None:
+                with about_reference():
+                    other = open_for(
+                        self, self.reference, plan_only=self.dry_run, beside=model
+                    )
+                    reference, _ = self._ready(other, files, checked, out)
             if self.dry_run:
                 return dry_run(
-                    target.tests,
-                    target.scorer,
+                    target,
+                    reference,
                     names=self.test_names,
                     price_per_hour=self.hour_price,
                     budget=self.limits,
                     as_json=self.json,
                 )
-            if self.reference is not None:
-                with about_reference():
-                    other = open_for(self, self.reference, beside=model)
-                    reference, _ = self._ready(other, files, checked, out)
         elif self.dry_run:
             found = {"unscored": [dataclasses.asdict(one) for one in checked.unscored]}
             if self.json:

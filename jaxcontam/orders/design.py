@@ -132,7 +132,7 @@ class AuditDesign(NamedFields, RecordText):
         return tuple(test.name for test in self.asked)
 
     def test(self, name: str) -> AskedTest:
-        """How one of them is run."""
+        """The test of one name."""
         return next(test for test in self.asked if test.name == name)
 
     @property

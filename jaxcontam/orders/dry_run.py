@@ -2,19 +2,21 @@
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
+from jaxcontam.amounts import amount, counted, duration_words
 from jaxcontam.errors import InputError
 from jaxcontam.orders.methods import DIRECTION
 from jaxcontam.orders.order_test import PlannedTest
 from jaxcontam.orders.planning import floor_text
 from jaxcontam.orders.power_designs import scored_design
+from jaxcontam.orders.run import ReadyAudit, about_reference, check_other
 from jaxcontam.progress import waiting_for
 from jaxcontam.proof.outcome import bare_table
 from jaxcontam.scoring.api.budget import ApiEstimate, Budget, sending_words
 from jaxcontam.scoring.cost import ScoringCost, scoring_seconds
-from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.power import detectable_effect
@@ -61,26 +63,30 @@ class TestEstimate:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Cost of an audit.
+    """Cost of an audit, or of its reference model.
 
     Attributes:
+        model: Its name.
         minutes: Scoring time at the speed of a timed batch of zeros; loading,
             compiling and the analysis come on top. None for a served model.
         compiled_in: Folder where the compiler may have left the programs that were
             timed; None if it keeps none.
         requests: What a server would be sent; None for a local model.
+        reference: The same of the reference model, if there is one.
     """
 
+    model: str
     tests: tuple[TestEstimate, ...]
     minutes: float | None
     price: float | None = None
     compiled_in: str | None = None
     requests: ApiEstimate | None = None
+    reference: "Estimate | None" = None
 
 
 def dry_run(
-    planned: Sequence[PlannedTest],
-    scorer: SequenceScorer,
+    target: ReadyAudit,
+    reference: ReadyAudit | None,
     *,
     names: Sequence[str],
     price_per_hour: float | None,
@@ -90,34 +96,50 @@ def dry_run(
     """Print what planned tests would cost; returns the same as a dictionary.
 
     Times a batch of each kind, and scores none of theirs. `names` are all tests that
-    were asked for: direction may be read from the pairs of another one.
+    were asked for: direction may be read from the pairs of another one. The reference
+    is counted at the same prices.
     """
-    if not isinstance(scorer, Scorer | RemoteScorer):
-        raise InputError("--dry-run: the cost of this kind of model is not known")
+    estimated = functools.partial(
+        _estimated, names=names, price_per_hour=price_per_hour, budget=budget
+    )
+    if reference is not None:
+        check_other(reference, target)
     with waiting_for("compiling and timing a batch"):
-        tests, positions = _estimated_tests(planned, scorer, names)
-        if isinstance(scorer, RemoteScorer):
-            assert isinstance(scorer.prompts, CountedPrompts)
-            requests = scorer.prompts.estimate(budget)
-            found = Estimate(tests=tests, minutes=None, requests=requests)
-        else:
-            # Imports JAX, which a model of one's own has done before.
-            from jaxcontam.scoring.identity import compiled_in
-
-            seconds = scoring_seconds(scorer, positions)
-            price = None if price_per_hour is None else price_per_hour * seconds / 3600
-            found = Estimate(
-                tests=tests,
-                minutes=seconds / 60,
-                price=price,
-                compiled_in=compiled_in(),
-            )
+        found = estimated(target)
+        if reference is not None:
+            with about_reference():
+                other = estimated(reference)
+            found = dataclasses.replace(found, reference=other)
     document = dataclasses.asdict(found)
     if as_json:
         print(json_text(document))
     else:
         _print(found, Terminal())
     return document
+
+
+def _estimated(
+    ready: ReadyAudit,
+    *,
+    names: Sequence[str],
+    price_per_hour: float | None,
+    budget: Budget,
+) -> Estimate:
+    scorer = ready.scorer
+    if not isinstance(scorer, Scorer | RemoteScorer):
+        raise InputError("--dry-run: the cost of this kind of model is not known")
+    tests, positions = _estimated_tests(ready.tests, scorer, names)
+    estimate = functools.partial(Estimate, model=ready.model.info.name, tests=tests)
+    if isinstance(scorer, RemoteScorer):
+        assert isinstance(scorer.prompts, CountedPrompts)
+        requests = scorer.prompts.estimate(budget)
+        return estimate(minutes=None, requests=requests)
+    # Imports JAX, which a model of one's own has done before.
+    from jaxcontam.scoring.identity import compiled_in
+
+    seconds = scoring_seconds(scorer, positions)
+    price = None if price_per_hour is None else price_per_hour * seconds / 3600
+    return estimate(minutes=seconds / 60, price=price, compiled_in=compiled_in())
 
 
 def _estimated_tests(
@@ -176,7 +198,7 @@ def _print(found: Estimate, console: Terminal) -> None:
             floor_text(test.log10_p_floor),
             "-"
             if test.mde_low is None or test.mde_high is None
-            else f"{test.mde_low:.2g} to {test.mde_high:.2g}",
+            else f"{amount(test.mde_low)} to {amount(test.mde_high)}",
         ]
         for test in found.tests
     )
@@ -200,26 +222,35 @@ def _print(found: Estimate, console: Terminal) -> None:
             "\nMDE -: not known before scoring. It is computed for orders of examples "
             f"without groups, if the design can reach {at}."
         )
+    console.print(f"\n{_cost_words(found)}")
+    if found.reference is not None:
+        name, words = found.reference.model, _cost_words(found.reference)
+        console.print(f"\nThe reference, {name}: {words}")
+    timed = [one for one in (found, found.reference) if one and one.minutes is not None]
+    if timed:
+        words = (
+            "No example was scored; only a batch of zeros was timed. No report and no "
+            "store was written."
+        )
+        if timed[0].compiled_in is not None:
+            words += f" Compiled programs are kept in {timed[0].compiled_in}."
+        console.print(f"\n{words}")
+
+
+def _cost_words(found: Estimate) -> str:
+    """Requests, or tokens and time, with the price."""
     if found.requests is not None:
-        console.print(f"\n{sending_words(found.requests)}")
-        return
+        return sending_words(found.requests)
     assert found.minutes is not None
-    m = found.minutes
-    time = f"{60 * m:.0f} seconds" if m < 2 else f"{m:.0f} minutes"
-    if left := sum(test.n_targets - test.n_cached for test in found.tests):
-        words = f"{left:,} tokens to score: about {time} at the speed of one batch now"
-        words += "." if found.price is None else f", at a price of {found.price:.2g}."
-        if added := sum(test.store_kb for test in found.tests):
-            words += f" The store grows by {added / 1000:,.1f} MB."
-    else:
-        words = "The store holds every score."
-    words += (
-        " No example was scored; only a batch of zeros was timed. No report and no "
-        "store was written."
-    )
-    if found.compiled_in is not None:
-        words += f" Compiled programs are kept in {found.compiled_in}."
-    console.print(f"\n{words}")
+    left = sum(test.n_targets - test.n_cached for test in found.tests)
+    if not left:
+        return "The store holds every score."
+    time = duration_words(60 * found.minutes)
+    words = f"{counted(left, 'token')} to score: {time} at the speed of one batch now"
+    words += "." if found.price is None else f", at a price of {amount(found.price)}."
+    if added := sum(test.store_kb for test in found.tests):
+        words += f" The store grows by {added / 1000:,.1f} MB."
+    return words
 
 
 def _mde_range(test: PlannedTest, level: float) -> tuple[float | None, float | None]:

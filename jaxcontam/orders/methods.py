@@ -335,7 +335,7 @@ def asked_tests(
                 takes = "a number of orders, at least 1" if has_number else "no number"
                 raise InputError(
                     f"--tests {word.strip()}: {name} takes {takes}"
-                    + ", and the word fixed" * is_options,
+                    + (", and the word fixed" if is_options else ""),
                     hint=f"{own} is its own; each more costs one pass over the data"
                     if has_number
                     else "leave it out",

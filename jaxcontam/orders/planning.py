@@ -1,11 +1,13 @@
 """`jaxcontam plan`: how much data, time and money a wanted power takes."""
 
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from jaxcontam.amounts import amount
 from jaxcontam.errors import InputError
 from jaxcontam.orders.methods import ADJACENCY, AskedTest, asked_tests
 from jaxcontam.orders.power_designs import (
@@ -283,27 +285,28 @@ def _print(
             _count(test.examples_needed),
             _count(test.power, ".2f"),
             _count(test.power_one_in_ten, ".2f"),
-            _count(test.mde, ".2g"),
+            amount(test.mde),
             floor_text(test.log10_p_floor),
             "all" if test.n_orders is None and test.n_strata else _count(test.n_orders),
             _count(test.orders_needed),
             _count(test.n_sequences),
             _count(test.tokens),
-            _count(test.device_hours, ".2g"),
+            amount(test.device_hours),
         )
         for test in found.tests
     )
     table, _ = first_that_fits([bare_table(header, rows)], console)
     console.print(table, crop=False)
     ends = sorted({min(found.sd.values()), max(found.sd.values())})
-    spread = " to ".join(f"{end:.3g}" for end in ends)
+    plain = functools.partial(amount, digits=3, padded=False)
+    spread = " to ".join(map(plain, ends))
+    effect, tokens = plain(found.effect), plain(found.example_tokens)
     console.print(
-        f"\nTo find {found.effect:.3g} nats per boundary at p <= {plan.level:g} with "
-        f"probability {plan.power:g}, if chance adds {spread} nats to each; "
-        f"{found.example_tokens:.3g} tokens per example. The first power holds if "
-        "every boundary gains that, the second if one boundary in ten gains ten times "
-        "that and the others nothing. A plan, not a promise: real scores have heavier "
-        "tails."
+        f"\nTo find {effect} nats per boundary at p <= {plan.level:g} with probability "
+        f"{plan.power:g}, if chance adds {spread} nats to each; {tokens} tokens per "
+        "example. The first power holds if every boundary gains that, the second if "
+        "one boundary in ten gains ten times that and the others nothing. A plan, not "
+        "a promise: real scores have heavier tails."
     )
     borrowed: dict[str, list[str]] = {}
     for name in found.sd:

@@ -114,7 +114,13 @@ def audit(
                 of_reference = ready(
                     reference, None if folder is None else folder / "reference"
                 )
-    name = str(model) if isinstance(model, str | Path) else "MODEL"
+    is_object = not isinstance(model, str | Path)
+    name = "MODEL" if is_object else str(model)
+    if target is not None:
+        name = target.model.info.name
+    if is_object:
+        # No shell has it: `next_steps` then names keywords, not flags.
+        name = f"<{name}>"
     return run_audit(
         target,
         checked,
@@ -122,7 +128,7 @@ def audit(
         reference=of_reference,
         command=(
             "audit",
-            name if target is None else target.model.info.name,
+            name,
             *(benchmark.name for benchmark in files.benchmarks),
             *asked.flags,
             *(["--reference", of_reference.model.info.name] if of_reference else []),
@@ -150,6 +156,17 @@ class ReadyAudit:
     scorer: SequenceScorer
 
 
+def check_other(reference: ReadyAudit, target: ReadyAudit) -> None:
+    """Refuse a reference that is the model itself."""
+    one, model = reference.model, target.model
+    is_same = one.info.fingerprint == model.info.fingerprint
+    if is_same and one.checkpoint is not None:
+        raise InputError(
+            f"{one.name}: the reference is the model itself",
+            hint="name a model that cannot have seen the file",
+        )
+
+
 def run_audit(
     target: ReadyAudit | None,
     checked: CheckedFiles,
@@ -166,13 +183,7 @@ def run_audit(
         ShareScored: If this process scores a share; it is scored then.
     """
     if reference is not None and target is not None:
-        one, model = reference.model, target.model
-        is_same = one.info.fingerprint == model.info.fingerprint
-        if is_same and one.checkpoint is not None:
-            raise InputError(
-                f"{one.name}: the reference is the model itself",
-                hint="name a model that cannot have seen the file",
-            )
+        check_other(reference, target)
 
     def rows_of(one: ReadyAudit, title: str) -> list[Row]:
         with bar(title) as progress:

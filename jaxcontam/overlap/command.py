@@ -12,6 +12,7 @@ from typing import Self
 from tyro.conf import Positional
 
 from jaxcontam import __version__
+from jaxcontam.amounts import counted
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import CorpusFile, list_corpus
 from jaxcontam.data.ngrams import SHORT
@@ -326,7 +327,9 @@ def print_overlap(result: OverlapSearchResult, out: Path, console: Terminal) -> 
             "everywhere in the corpus (choose what is looked up with --text)."
         )
     if n_without := counts["without_words"]:
-        console.say(f"{n_without} examples have no words and are in no list.")
+        one, several = (f"no words and {verb} in no list." for verb in ("is", "are"))
+        said = counted(n_without, f"example has {one}", f"examples have {several}")
+        console.say(said)
     if isinstance(result.corpus, SearchedCorpus):
         _print_unread(result.corpus, console)
     lists = f"ids also in {FOUND_NAME}, {NOT_FOUND_NAME}"
@@ -355,18 +358,20 @@ def _print_nearest(result: OverlapSearchResult, console: Terminal) -> None:
 def _searched_words(corpus: SearchedCorpus | SearchedIndex | SearchedTasks) -> str:
     if isinstance(corpus, SearchedTasks):
         return (
-            f"counts of {corpus.n_tasks} tasks: {corpus.n_documents:,} documents, "
-            f"{corpus.n_words:,} words"
+            f"counts of {counted(corpus.n_tasks, 'task')}: "
+            f"{counted(corpus.n_documents, 'document')}, "
+            f"{counted(corpus.n_words, 'word')}"
         )
     if isinstance(corpus, SearchedIndex):
         return (
             f"queried {corpus.index} for {corpus.n_runs:,} runs of words; not queried: "
-            f"{corpus.n_unasked} examples below {SHORT} words, {corpus.n_shared_runs} "
-            "shared runs"
+            f"{counted(corpus.n_unasked, 'example')} below {SHORT} words, "
+            f"{counted(corpus.n_shared_runs, 'shared run')}"
         )
     return (
-        f"searched {corpus.n_bytes:,} bytes in {corpus.n_files} files: "
-        f"{corpus.n_documents:,} documents, {corpus.n_words:,} words"
+        f"searched {counted(corpus.n_bytes, 'byte')} in "
+        f"{counted(corpus.n_files, 'file')}: "
+        f"{counted(corpus.n_documents, 'document')}, {counted(corpus.n_words, 'word')}"
     )
 
 
@@ -374,7 +379,7 @@ def _print_unread(corpus: SearchedCorpus, console: Terminal) -> None:
     if others := corpus.not_read:
         kinds = sorted({Path(name).suffix or name for name in others})
         few = ", ".join(kinds[:5]) + (", ..." if len(kinds) > 5 else "")
-        console.say(f"not read: {len(others)} files of other kinds ({few})")
+        console.say(f"not read: {counted(len(others), 'file')} of other kinds ({few})")
     if corpus.n_unreadable:
         console.say(f"unreadable parts, not searched: {corpus.n_unreadable}")
         for fault in corpus.unreadable[:_PRINTED_FAULTS]:

@@ -12,6 +12,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from jaxcontam.amounts import amount
+from jaxcontam.arguments import keyword_of
 from jaxcontam.data.files import Provenance
 from jaxcontam.proof.result import DESIGNED, OrderResult, ReferenceResult, UnscoredFile
 from jaxcontam.renamed import renewed, renewed_remedy
@@ -20,6 +22,7 @@ from jaxcontam.reports.numbers import p_words, plain_p
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
+    NOT_CHECKED,
     OF_OPTIONS,
     ORDER_WORDS,
     REFERENCE_SHARE,
@@ -221,7 +224,8 @@ def why(file: AuditedFile) -> str:
     if test.verdict == "contaminated" and asked:
         words.append(
             f"{asked.name}, the reference model, gains {_little_words(asked)}. That "
-            f"settles it if {asked.name} cannot have seen the file and reads as well."
+            f"settles it if {asked.name} reads as well and cannot have seen the file, "
+            f"which {NOT_CHECKED}."
         )
     return " ".join(words)
 
@@ -251,8 +255,8 @@ def in_short(file: AuditedFile | UnscoredFile, words: Words) -> str:
             if (asked := file.reference) is None:
                 return own.seen
             return (
-                f"the model prefers its order; {asked.name}, the reference, gains "
-                "under half of it"
+                f"gains over twice as much as {asked.name}, which you say cannot have "
+                "seen the file"
             )
         case "suspected":
             reasons = sorted(
@@ -261,7 +265,7 @@ def in_short(file: AuditedFile | UnscoredFile, words: Words) -> str:
             name = "" if file.reference is None else file.reference.name
             return _SHORT[reasons[0]].format(name=name) if reasons else "no proof"
         case "no evidence":
-            least = f"{file.test.mde_adjusted:.2g} {file.test.effect_unit}"
+            least = f"{amount(file.test.mde_adjusted)} {file.test.effect_unit}"
             return f"an effect of {least} would have been found"
         case _:
             return why_inconclusive(file.test, own)
@@ -281,7 +285,7 @@ def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
     if test.order_provenance in ("tfds-hash", "unknown"):
         return "the model may have seen the file in a different order"
     return (
-        f"effects below {test.mde_adjusted:.2g} {test.effect_unit} may be missed; "
+        f"effects below {amount(test.mde_adjusted)} {test.effect_unit} may be missed; "
         f"{own.more}"
     )
 
@@ -433,13 +437,34 @@ def _little_words(reference: ReferenceResult) -> str:
 
 
 class Step(NamedTuple):
-    """A next step: what to do, and the flags of `audit` that do it."""
+    """A next step: what to do, and the flags of `audit` that do it.
+
+    `in_python`: the model is an object of Python, and flags are said as keywords.
+    """
 
     words: str
     flags: tuple[str, ...] = ()
+    in_python: bool = False
+
+    @property
+    def to_add(self) -> str:
+        """What to add to the command or the call."""
+        return _keywords(self.flags) if self.in_python else shell_line(self.flags)
 
     def __str__(self) -> str:
-        return f"{self.words} ({shell_line(self.flags)})" if self.flags else self.words
+        return f"{self.words} ({self.to_add})" if self.flags else self.words
+
+
+def _keywords(flags: Sequence[str]) -> str:
+    said: list[str] = []
+    for word in flags:
+        if word.startswith("--"):
+            said.append(f"{keyword_of(word)}=True")
+        else:
+            # A folder of the command line is a model of any kind here.
+            value = "OTHER_MODEL" if word == "DIR" else repr(word)
+            said[-1] = said[-1].replace("=True", f"={value}")
+    return ", ".join(said)
 
 
 def next_steps(
@@ -457,7 +482,8 @@ def next_steps(
     elif isinstance(file, AuditedFile) and test.verdict == "suspected":
         steps = _after_suspicion(file, command, words) if is_of_order(test) else []
     if list(command[:1]) == ["audit"]:
-        return tuple(steps)
+        is_object = command[1].startswith("<")
+        return tuple(step._replace(in_python=is_object) for step in steps)
     return tuple(Step(step.words) for step in steps)
 
 

@@ -37,7 +37,7 @@ from jaxcontam.reports import page
 from jaxcontam.reports.methods import Words
 from jaxcontam.reports.numbers import p_text
 from jaxcontam.stats.result import Pretest
-from jaxcontam.terminal import Terminal, shell_line, visible
+from jaxcontam.terminal import Terminal, visible
 
 _VERDICT_STYLE = {
     "contaminated": "bold red",
@@ -136,7 +136,7 @@ def _line(
 ) -> tuple[str, str]:
     """Why, and what to do next, in a few words each."""
     steps = next_steps(file, command, words)
-    flags = [shell_line(step.flags) if step.flags else step.words for step in steps]
+    flags = [step.to_add or step.words for step in steps]
     said = in_short(file, words).replace("per example boundary", "per boundary")
     return said, (f"-> {' or '.join(flags)}" if flags else "")
 
@@ -160,7 +160,7 @@ def _print_steps(
         if step.flags and len(f"{begin}{step}") > console.width:
             console.print(f"{begin}{step.words}")
             # Flags are copied: never broken over lines.
-            console.say(f"    ({shell_line(step.flags)})")
+            console.say(f"    ({step.to_add})")
         else:
             console.print(f"{begin}{step}")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from jaxcontam.amounts import amount
 from jaxcontam.proof.advice import (
     AuditedFile,
     audited_files,
@@ -38,7 +39,7 @@ from jaxcontam.proof.sentences import (
     where_sentence,
 )
 from jaxcontam.reports.methods import Words
-from jaxcontam.reports.numbers import p_cell, p_text, shown_or_dash
+from jaxcontam.reports.numbers import p_cell, p_text
 from jaxcontam.reports.page import (
     THIS_ONE,
     Badge,
@@ -228,7 +229,7 @@ def _about(report: Report) -> list[str]:
 def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list[Part]:
     has_copies = any(test.copies is not None for test in tests)
     header = ["benchmark", "verdict", "n", *(["copies"] if has_copies else [])]
-    header += ["test", "p", "effect ± se", "detectable"]
+    header += ["test", "p", "effect ± se", "detectable effect"]
     rows: list[list[Cell]] = []
     for one in (*tests, *report.unscored):
         is_scored = isinstance(one, OrderResult)
@@ -261,10 +262,11 @@ def _results(tests: Sequence[OrderResult], report: Report, words: Words) -> list
 
 def _numbers(test: OrderResult) -> list[str]:
     numbers = test.numbers
+    mde = test.mde_adjusted if test.primary else numbers.mde
     return [
         p_cell(numbers.log10_p, test.validity),
         effect_words(numbers.effect, numbers.effect_se),
-        shown_or_dash(test.mde_adjusted if test.primary else numbers.mde, ".2g"),
+        amount(mde),
     ]
 
 
@@ -343,7 +345,7 @@ def _all_tests(file: AuditedFile, report: Report) -> list[Part]:
     ]
     if len(rows) + len(scores) < 2:
         return []
-    header = ("test", "p", "effect ± se", "detectable")
+    header = ("test", "p", "effect ± se", "detectable effect")
     looks = ["primary"] + [""] * (len(rows) + len(scores) - 1)
     table = Table(header, [*rows, *scores], "all tests of the file", looks=looks)
     return [table, *([Paragraph(_AUC, "quiet")] if scores else [])]

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from jaxcontam.amounts import amount
 from jaxcontam.proof.advice import (
     AuditedFile,
     effect_words,
@@ -198,8 +199,8 @@ def verdict_sentence(
     if test.verdict == "no evidence":
         return (
             f"{name}: no evidence {own.unseen}, {p} by {by}; a uniform effect of "
-            f"{test.mde_adjusted:.2g} {test.effect_unit} would have been found with "
-            "probability 0.8."
+            f"{amount(test.mde_adjusted)} {test.effect_unit} would have been found "
+            "with probability 0.8."
         )
     return f"{name}: inconclusive, {p} by {by}; {why_inconclusive(test, own)}."
 
@@ -378,7 +379,7 @@ def reference_sentence(test: OrderResult) -> str | None:
             "chance"
         )
     reads = (
-        f"The reference gives an {row} {abs(found.loglik_gap):.2g} nats "
+        f"The reference gives an {row} {amount(abs(found.loglik_gap))} nats "
         f"{'less' if found.loglik_gap < 0 else 'more'} than the model does"
     )
     if found.loglik_gap < 0:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
+from jaxcontam.amounts import amount, counted
 from jaxcontam.arguments import path_word
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
@@ -272,12 +273,12 @@ class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
             else word
             for word in (self.model, self.reference)
         )
-        counted = [CountingCompleter(word=word) for word in _TOKENS]
+        counters = [CountingCompleter(word=word) for word in _TOKENS]
         said = []
         with self._opened(plan, own, other, settings) as models:
             asked = [
                 dataclasses.replace(model, completer=one)
-                for model, one in zip(models, counted, strict=False)
+                for model, one in zip(models, counters, strict=False)
             ]
             found = ask(plan, *asked)
             journal = Journal(self._folder(plan, models[0].name) / JOURNAL_NAME)
@@ -285,7 +286,7 @@ class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
             for word, model, one, prompts, before in zip(
                 (self.model, self.reference),
                 models,
-                counted,
+                counters,
                 (plan.completion_prompts, guided),
                 ("", "The reference: "),
                 strict=False,
@@ -303,12 +304,13 @@ class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
             judged_by(found, judges)
             most = estimate(judge, PATH, judges.bodies, budget=budget)
             words = (
-                f"The judge: at most {most.n_requests:,} requests, "
+                f"The judge: at most {counted(most.n_requests, 'request')}, "
                 f"{most.prompt_tokens:,} prompt tokens and {most.completion_tokens:,} "
                 "new ones"
             )
             if most.cost is not None:
-                words += f", which cost at most about {most.cost:.4g}"
+                price = amount(most.cost, 4, padded=False)
+                words += f", which cost at most about {price}"
             said.append(f"{words}.")
         if self.model in served:
             return " ".join([*said, "Nothing was sent."])
@@ -392,8 +394,9 @@ def _local_words(
     assert model.read is not None
     n_tokens = sum(len(model.read(prompt)) for prompt in prompts)
     n_more = n_asked - len(prompts)
-    more = f", and {n_more:,} answers to further methods" if n_more else ""
+    more = f", and {counted(n_more, 'answer')} to further methods" if n_more else ""
     return (
-        f"{len(prompts):,} completions of prompts of {n_tokens:,} tokens, at most "
-        f"{room(plan, model)[0]:,} new tokens each{more}; nothing was sent."
+        f"{counted(len(prompts), 'completion')} of prompts of "
+        f"{counted(n_tokens, 'token')}, at most {room(plan, model)[0]:,} new tokens "
+        f"each{more}; nothing was sent."
     )

@@ -118,7 +118,7 @@ class ReplicationDesign(NamedFields, RecordText):
 
     @property
     def names(self) -> tuple[str | None, str]:
-        """What the instructions call dataset and partition."""
+        """Names of dataset and partition in the instructions."""
         if self.dataset_name is None:
             return None, _SPLIT
         name, colon, split = self.dataset_name.rpartition(":")

@@ -25,7 +25,7 @@ from jaxcontam.reports.page import (
     report_page,
 )
 from jaxcontam.reports.report import Report
-from jaxcontam.reports.terms import CONTAMINATED_LEVEL
+from jaxcontam.reports.terms import CONTAMINATED_LEVEL, NOT_CHECKED
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -542,7 +542,8 @@ def _reference_sentences(row: JudgeResult) -> list[str]:
         f"what the model copies of the benchmark has p = {_p_text(one.p_share)}, by an "
         "exact test of both counts. The model exceeds it by more in the benchmark with "
         f"p = {_p_text(one.p_excess)}, and writes closer to the control with p = "
-        f"{_p_text(one.p_closer)}, both by exact sign flips{refused}."
+        f"{_p_text(one.p_closer)}, both by exact sign flips{refused}. That it has seen "
+        f"neither {NOT_CHECKED}."
     ]
 
 

@@ -99,6 +99,10 @@ def base_null(null: Null) -> Null:
     return cast(Null, null.removeprefix("within-group ").removesuffix(" of blocks"))
 
 
+NOT_CHECKED = "was claimed by whoever named it, and not checked"
+"""Words about what a reference model did not see: no run can find that out."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProofWords:
     """Words for a test with a p-value; by default, of orders of a file.
@@ -123,7 +127,7 @@ class ProofWords:
     versions: str = "orders"
     seen: str = "order seen, presence in other orders not tested"
     unseen: str = "that its order was seen"
-    more: str = "more examples are needed"
+    more: str = "it takes more examples"
     found: str | None = None
     meaning: str = (
         "A small p-value says that the model prefers the published order of a file. A "

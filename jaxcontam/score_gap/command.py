@@ -6,6 +6,7 @@ from typing import Any
 
 from tyro.conf import Positional
 
+from jaxcontam.amounts import counted, duration_words
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.questions import QuestionFields
@@ -21,6 +22,7 @@ from jaxcontam.reports.flags import (
     flags_of,
     in_order,
     open_for,
+    runs_here,
 )
 from jaxcontam.reports.report_files import make_folder
 from jaxcontam.score_gap.items import Sides, read_sides
@@ -55,7 +57,7 @@ class Inflation(InflationDesign, DeviceFlags, ReportFlags, QuestionFields, _Comp
         # rewrites, with the ids of their originals or in their order
         jaxcontam inflation MODEL test.jsonl --against new.jsonl --references A B
         # another split, drawn at random
-        jaxcontam inflation MODEL a.csv --against b.csv --unpaired --equally-hard
+        jaxcontam inflation DIR a.jsonl --against b.jsonl --unpaired --equally-hard
         # your own scores, one column per model
         jaxcontam inflation NAME test.csv --against new.csv --scored --references B
         # or one file per model, with columns item, published, other
@@ -63,7 +65,7 @@ class Inflation(InflationDesign, DeviceFlags, ReportFlags, QuestionFields, _Comp
     """
 
     dry_run: bool = False
-    """Print what MODEL would be sent; send nothing."""
+    """Print what would be sent, and the time it takes; send nothing."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -154,38 +156,50 @@ class Inflation(InflationDesign, DeviceFlags, ReportFlags, QuestionFields, _Comp
     def _planned(self, sides: Sides) -> str:
         n = len(sides.questions)
         words = f"{len(sides.published):,} published and {len(sides.other):,} others"
-        more = ""
-        if self.references:
-            more = f" Each of {len(self.references)} references answers as many."
-        if not sides.is_choice:
-            return (
-                f"{words}: {n:,} answers of at most {self.new_tokens} tokens "
-                f"each.{more} Nothing was sent."
-            )
         # JAX and transformers are imported once the input is known to be good.
+        if not sides.is_choice:
+            from jaxcontam.models.hub import model_directory
+
+            models = (self.model, *self.references)
+            for word in filter(runs_here, models):
+                model_directory(word)
+            each = (
+                f", and of {counted(len(self.references), 'reference')}"
+                if self.references
+                else ""
+            )
+            return (
+                f"{words}: {counted(n, 'answer')} of at most {self.new_tokens} tokens "
+                f"each of {self.model}{each}. Nothing was sent."
+            )
+        lines = [f"{words}, in choices."]
+        for word in (self.model, *self.references):
+            name = "" if word == self.model else f"The reference, {word}: "
+            lines.append(name + self._cost_words(word, sides))
+        return "\n".join([*lines, "Nothing was scored."])
+
+    def _cost_words(self, word: str, sides: Sides) -> str:
+        """Requests, or tokens and time, that a model takes."""
         from jaxcontam.score_gap.items import choice_groups
         from jaxcontam.scoring.api.budget import sending_words
         from jaxcontam.scoring.cost import groups_cost, scoring_seconds
         from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
         from jaxcontam.scoring.scorer import Scorer
 
-        opened = open_for(self, self.model, plan_only=True)
+        opened = open_for(self, word, plan_only=True)
         scorer = self.scorer(opened, self._folder_of(sides))
         if not isinstance(scorer, Scorer | RemoteScorer):
-            raise InputError("--dry-run: the cost of this kind of model is not known")
-        groups = choice_groups(sides.questions, opened)
-        cost = groups_cost(scorer, groups, set())
-        words = f"{words}: {cost.n_targets:,} tokens of choices."
+            raise InputError(f"--dry-run: the cost of {word} is not known")
+        cost = groups_cost(scorer, choice_groups(sides.questions, opened), set())
         if isinstance(scorer, RemoteScorer):
             assert isinstance(scorer.prompts, CountedPrompts)
             found = scorer.prompts.estimate(self.limits)
-            return f"{words} {sending_words(found)}{more}"
+            return f"{counted(cost.n_targets, 'token')}; {sending_words(found)}"
         with waiting_for("compiling and timing a batch"):
-            minutes = scoring_seconds(scorer, cost.positions) / 60
+            time = duration_words(scoring_seconds(scorer, cost.positions))
         return (
-            f"{words} {cost.n_cached:,} of them are in the store; the others take "
-            f"about {minutes:.1f} minutes at the speed of one batch now.{more} Nothing "
-            "was scored."
+            f"{counted(cost.n_targets, 'token')}, {cost.n_cached:,} of them in the "
+            f"store; the others take {time} at the speed of one batch now."
         )
 
 

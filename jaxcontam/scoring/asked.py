@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from jaxcontam.amounts import amount
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, progress_in
 from jaxcontam.scoring.pair_plan import PairGroup
@@ -220,7 +221,7 @@ class AskedScorer:
                 change = float(np.abs(answers[i] - answer).max())
                 raise InputError(
                     f"{self._name}: the same pairs in another order have different "
-                    f"log-probabilities (by up to {change:.2g} nats)",
+                    f"log-probabilities (by up to {amount(change)} nats)",
                     hint="give one number for each pair, in the order of the pairs, "
                     "and the same in every call",
                 )
@@ -238,7 +239,7 @@ class AskedScorer:
             if not is_same(answer, alone):
                 raise InputError(
                     f"{self._name}: a row has different log-probabilities alone and "
-                    f"among others (by up to {change:.2g} nats)",
+                    f"among others (by up to {amount(change)} nats)",
                     hint="turn off the engine's prefix cache, or turn on its "
                     "batch-invariant mode",
                 )
@@ -246,8 +247,8 @@ class AskedScorer:
             return ()
         return (
             f"numbers of {self._name} depend on which rows are computed together: "
-            f"alone, a row has a log-probability that differs by {change:.2g} nats; "
-            "rows were sent in a random order, so none is favoured",
+            f"alone, a row has a log-probability that differs by {amount(change)} "
+            "nats; rows were sent in a random order, so none is favoured",
         )
 
     def _chain_note(

@@ -1,5 +1,6 @@
 """Models by the names that people give them, made one kind of thing."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,11 @@ def _in_memory(model: Any, tokenizer: Any) -> OpenModel:
     if "vllm" in packages:
         return in_memory.opened_vllm(model)
     if "torch" in packages and hasattr(model, "config"):
-        return in_memory.opened_torch(model, tokenizer)
+        opened = in_memory.opened_torch(model, tokenizer)
+        return dataclasses.replace(opened, given_tokenizer=tokenizer)
     if {"flax", "jaxcontam"} <= packages:
-        return in_memory.opened_decoder(model, tokenizer)
+        opened = in_memory.opened_decoder(model, tokenizer)
+        return dataclasses.replace(opened, given_tokenizer=tokenizer)
     if callable(model):
         return in_memory.opened_function(model)
     raise InputError(

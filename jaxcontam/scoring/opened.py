@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -148,6 +148,7 @@ class OpenModel:
         fingerprint: `sha256:` of what decides the scores, as far as it is known.
         prefix_id: Id before each sequence, or None.
         device: None where others own it, as of `checkpoint`.
+        given_tokenizer: That of a caller in Python, which may have a chat template.
         vocab_size: Above every id; None where ids are of no vocabulary.
         n_heads: Query heads, by which memory grows.
         store_name: Folder of scores within that of a report; "" is the report's own.
@@ -170,6 +171,7 @@ class OpenModel:
     store_name: str = "store"
     notes: Callable[[], tuple[str, ...]] = tuple
     division: Division | None = None
+    given_tokenizer: Any = None
 
     def weights(self, purpose: str) -> "Checkpoint":
         """The weights, for what needs more than scores."""
@@ -194,6 +196,13 @@ def opened_checkpoint(
 
     mesh = weights_mesh(nnx.state(checkpoint.decoder))
     division, config = division or Division(), checkpoint.config
+    notes: tuple[str, ...] = ()
+    if checkpoint.quantisation:
+        notes = (
+            f"{checkpoint.name} is a GGUF file ({checkpoint.quantisation}): its "
+            "weights were dequantised and computed with here, not by llama.cpp, whose "
+            "products are rounded differently",
+        )
     return OpenModel(
         name=checkpoint.name,
         fingerprint=checkpoint.fingerprint,
@@ -208,4 +217,5 @@ def opened_checkpoint(
         has_moments=True,
         vocab_size=config.vocab_size,
         n_heads=config.n_heads,
+        notes=lambda: notes,
     )

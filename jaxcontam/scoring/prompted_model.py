@@ -95,14 +95,16 @@ def open_prompted(
                 notes=lambda: _snapshot_notes(client),
             )
         return
-    from jaxcontam.models.chat import ChatLayout, read_chat_layout
+    from jaxcontam.models.chat import ChatLayout, chat_layout, read_chat_layout
     from jaxcontam.models.checkpoint import model_directory
     from jaxcontam.scoring.completions import LocalCompleter
 
     opened = load(model, tokenizer=tokenizer, dtype=dtype)
     checkpoint, chat, said = opened.weights("replicate"), ChatLayout(), ()
-    if isinstance(model, str | Path) and not is_plain:
-        chat = read_chat_layout(model_directory(str(model)))
+    if not is_plain:
+        chat = chat_layout(tokenizer)
+        if isinstance(model, str | Path):
+            chat = read_chat_layout(model_directory(str(model)))
     if chat.tokenizer is None and not is_plain:
         said = (
             f"{opened.name} has no chat template: it reads instructions as plain text "

@@ -22,6 +22,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from jaxcontam.amounts import amount
 from jaxcontam.data.encoding import CharacterTokenizer, text_of
 from jaxcontam.data.files import read_json_object
 from jaxcontam.data.journal import Journal, journal_in
@@ -472,7 +473,7 @@ class _ServedModel:
         if difference > REPEATS_WITHIN:
             notes.append(
                 "the server is not deterministic: the same request gave a "
-                f"log-probability that differs by {difference:.2g} nats"
+                f"log-probability that differs by {amount(difference)} nats"
             )
         if any(spots.n_again and not spots.n_compared for spots in self._spots):
             notes.append(

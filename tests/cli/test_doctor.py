@@ -65,10 +65,17 @@ def test_a_checkout_that_is_not_installed_is_a_fault_and_no_traceback(
 
 
 def test_a_model_and_a_benchmark_are_looked_at(said, tmp_path, pulse):
-    code, text = said(pulse / "model", pulse / "sets/pydocs-10.txt")
+    files = [pulse / f"sets/pydocs-{n}.txt" for n in (10, 50)]
+    code, text = said(pulse / "model", *files)
     assert code == 0
-    assert "of safetensors, context" in text
-    assert "examples; the first begins" in text
+    model, *examined = re.findall(
+        "^ok     (.*): .*(?:, context|; the first)", text, re.M
+    )
+    assert model == str(pulse / "model") and examined == [*map(str, files)]
+    assert said(*files)[1] == text.split("\n", 1)[1]
+    # One line on the machine, behind them.
+    assert text.splitlines()[-1].startswith("ok     this machine: jaxcontam")
+    assert "computes on" not in text and "[torch]" not in text
     (tmp_path / "config.json").write_text((pulse / "model/config.json").read_text())
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
     code, text = said(tmp_path, tmp_path / "none.jsonl")
@@ -78,3 +85,18 @@ def test_a_model_and_a_benchmark_are_looked_at(said, tmp_path, pulse):
     (tmp_path / "config.json").write_text('{"model_type": "rwkv"}')
     code, text = said(tmp_path)
     assert code == 2 and "rwkv" in text
+
+
+def test_a_server_is_not_asked_and_no_fault(said, tmp_path):
+    code, text = said("api:http://127.0.0.1:9/v1#m")
+    assert code == 0 and "api:http://127.0.0.1:9/v1#m: is not here" in text
+
+
+def test_what_is_wrong_with_the_machine_is_said_beside_a_file_too(
+    said, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(doctor.importlib.metadata, "requires", missing)
+    (tmp_path / "b.txt").write_text("one\ntwo\n")
+    code, text = said(tmp_path / "b.txt", tmp_path / "gone.jsonl")
+    assert code == 2 and text.endswith("\n2 to mend\n")
+    assert text.index("gone.jsonl") < text.index("jaxcontam is not installed")

@@ -12,7 +12,7 @@ from eval.torch_curve import decay_groups, rows_of
 from jaxcontam.models.config import gpt2_shape
 from jaxcontam.models.decoder import Decoder
 from train.config import PRESETS
-from train.step import adamw
+from train.optimizer import make_optimizer
 
 
 def test_thirty_steps_lose_what_torchs_lose(study):
@@ -34,7 +34,7 @@ def test_the_weights_that_decay_here_decay_in_torch(name):
         )
     params = nnx.state(Decoder(config, rngs=nnx.Rngs(0)), nnx.Param)
     # With gradients of zero, what changes has decayed.
-    optimizer = adamw(PRESETS["pulse"].optimizer, 1, params)
+    optimizer = make_optimizer(PRESETS["pulse"].optimizer, 1)
     zeros = jax.tree.map(jnp.zeros_like, params)
     state = optimizer.init(params)
     for _ in range(2):

@@ -80,7 +80,7 @@ def test_a_first_token_beyond_the_vocabulary_is_refused(spoilt, capsys):
     put(spoilt / "tokenizer_config.json", bos_token=None, eos_token=None)
     put(spoilt / "config.json", bos_token_id=10**12)
     message = refusal(spoilt, capsys)
-    assert "token 'before a text' has id 1e+12, the model has 280 rows" in message
+    assert "the token before a text has id 1e+12, the model has 280 rows" in message
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])

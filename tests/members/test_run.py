@@ -236,7 +236,7 @@ def test_texts_in_question_get_a_p_value_each_or_a_reason(questions):
     assert 0.3 < document["study"]["seen"]["low"] <= 0.95
     page = (questions / "report.html").read_text()
     check_page(page)
-    assert "rank above what the non-members explain (95 %, by min_k" in page
+    assert "rank above what the non-members explain (95%, by min_k" in page
     assert ">occurs more than once</td>" in page
 
 

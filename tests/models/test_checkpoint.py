@@ -11,6 +11,7 @@ import pytest
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 
+from jaxcontam.data.encoding import encode_texts
 from jaxcontam.models.checkpoint import (
     load_checkpoint,
     load_decoder,
@@ -165,9 +166,12 @@ def test_weights_that_do_not_fit_are_named(name, fields, shapes, message, copy):
         return {k: x for k, x in tensors.items() if k not in shapes} | made
 
     edit_tensors(folder, edit)
-    said = refusal(load_decoder, folder)[0]
+    said, hint = refusal(load_decoder, folder)
     assert message in said
     assert said.endswith(" more") == ("num_hidden_layers" in fields)
+    # A config that says nothing of it, though the embedding is the head.
+    says = '"tie_word_embeddings": true' in hint
+    assert says == said.endswith("missing tensors: lm_head.weight")
 
 
 @pytest.mark.parametrize("kept", [0, 7, 200, -4])
@@ -181,12 +185,23 @@ def test_weights_that_are_missing_or_truncated_name_the_file(kept, copy):
     assert refusal(load_decoder, folder)[0] == wanted
 
 
-def test_tokenizer_that_is_missing_or_too_large_is_refused(copy):
+def test_a_text_is_refused_if_the_model_has_no_row_for_a_token_of_it(copy):
     folder = copy()
-    save_checkpoint(spread(dataclasses.replace(LLAMA, vocab_size=200)), None, folder)
-    size = len(json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"])
-    message = refusal(load_checkpoint, str(folder))[0]
-    assert f"has id {size - 1}, the model has 200 rows" in message
+    fields = json.loads((folder / "tokenizer.json").read_text())
+    size = len(load_checkpoint(str(folder)).tokenizer.get_vocab())
+    save_checkpoint(spread(dataclasses.replace(LLAMA, vocab_size=size)), None, folder)
+    image = {**fields["added_tokens"][0], "id": size, "content": "<image>"}
+    fields["added_tokens"].append(image)
+    (folder / "tokenizer.json").write_text(json.dumps(fields))
+    tokenizer = load_checkpoint(str(folder)).tokenizer
+    (ids,) = encode_texts(tokenizer, ["an image"])
+    assert len(ids) and tokenizer.decode(ids.tolist()) == "an image"
+    words = f"a text holds the token '<image>', whose id is {size}; the model has"
+    assert refusal(encode_texts, tokenizer, ["an <image>"])[0].startswith(words)
+
+
+def test_tokenizer_that_is_missing_is_refused(copy):
+    folder = copy()
     for path in folder.glob("tokenizer*"):
         path.unlink()
     assert f"{folder}: no tokenizer" in refusal(load_checkpoint, str(folder))[0]

@@ -32,7 +32,8 @@ from jaxcontam.models.fused_attention import (
 from jaxcontam.models.sharding import WeightSharding
 from jaxcontam.scoring.kernel import score_continuations, target_scores
 from train.config import Compute, Optimizer
-from train.step import adamw, training_step
+from train.optimizer import make_optimizer
+from train.step import training_step
 
 H100 = Hardware("cuda", "NVIDIA H100", (9, 0))
 A100 = Hardware("cuda", "NVIDIA A100", (8, 0))
@@ -266,7 +267,7 @@ def lowered(f, platform, *args):
 def step_of(config, device, T, *, on_mesh=False, **more):
     """A training step and the shapes that it takes."""
     graphdef, params = decoder_of(config, "float32", device)
-    optimizer = adamw(Optimizer(peak_rate=1e-3), 10, params)
+    optimizer = make_optimizer(Optimizer(peak_rate=1e-3), 10)
     if on_mesh:
         axes = (AxisType.Auto,) * 2
         more["mesh"] = jax.make_mesh((1, 1), ("data", "fsdp"), axis_types=axes)

@@ -130,7 +130,7 @@ def test_calibration_of_a_model_is_verified(pulse, tmp_path, capsys, monkeypatch
     assert all("verdict" not in row for row in first["results"])
     page = (tmp_path / "out" / "report.html").read_bytes()
     check_page(page.decode())
-    assert b"does not validate that the published order" in page
+    assert b"does not show that the published order" in page
 
     assert main(["report", "out"]) == 0
     assert (tmp_path / "out" / "report.html").read_bytes() == page

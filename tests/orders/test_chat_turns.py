@@ -18,6 +18,7 @@ from jaxcontam.orders.run import plan_audit
 from jaxcontam.scoring.load import load
 from tests.models.test_tokenizer_file import TOKENIZERS
 from tests.models.test_tokenizer_file import folder as tokenizer_folder
+from tests.support.membership_model import fast_tokenizer, fresh_decoder
 
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
@@ -64,6 +65,7 @@ def test_a_chat_is_read_with_the_space_that_stands_before_a_text_in_tuning(tmp_p
         tokenizer=plain_tokenizer(made),
         prefix_id=1,
         context=99,
+        given_tokenizer=None,
     )
     texts = [f"two spaces {i}" for i in range(12)]
     design = AuditDesign(tests="stratified", separator="chat:user", order=("random",))
@@ -73,6 +75,13 @@ def test_a_chat_is_read_with_the_space_that_stands_before_a_text_in_tuning(tmp_p
     found = [ids.tolist() for ids in planned.encoded.ids]
     assert found == [one.ids for one in expected]
     assert expected[0].tokens[:2] == ["<s>", "▁"]
+
+
+def test_template_of_a_tokenizer_in_memory_is_used():
+    tokenizer, lines = fast_tokenizer(), Benchmark("b", ("of",), (None,))
+    tokenizer.chat_template = TEMPLATE
+    model = load(fresh_decoder(), tokenizer=tokenizer)
+    assert chat_texts(model, "user", lines)[0] == ["<user>of\n"]
 
 
 def test_report_says_that_a_tuned_model_read_chats(chat_model, tmp_path, capsys):

@@ -134,8 +134,8 @@ def test_command_writes_rows_totals_and_both_lists(files, capsys):
         "found (ids count from 0):\n  id 0",
         "  id 2 (words) one.jsonl:2\n    example: [w200 w201 w202",
         "\n    corpus:  So [W200 W201 W202",
-        "not read: 1 files of other kinds (.md)",
-        "1 examples have no words and are in no list",
+        "not read: 1 file of other kinds (.md)",
+        "1 example has no words and is in no list",
     ):
         assert words in said.out
     document = json.loads((files / "o/overlap.json").read_text())
@@ -191,7 +191,7 @@ def test_text_field_and_template_choose_the_texts(files, capsys):
     words = ["overlap", "docs", "bench.jsonl", "--corpus-field", "body", "--out"]
     assert main([*words, "p", "--text", "a"]) == 0
     said = capsys.readouterr().out
-    assert "1 examples have no words and are in no list" in said
+    assert "1 example has no words and is in no list" in said
     assert said.endswith("\nbench: 1 blank line left out\n")
     assert (files / "p/found.txt").read_text() == "0\n"
     assert (files / "p/not_found.txt").read_text() == "2\n"

@@ -10,7 +10,14 @@ from jaxcontam.replication.judging import ARMS
 from jaxcontam.reports.archive import ASKED, read_text_rows
 from jaxcontam.scoring.prompted_model import open_prompted
 from tests.support.instances import results
-from tests.support.membership_model import MEMBERS, OTHERS, drawn_texts, save_overfitted
+from tests.support.membership_model import (
+    MEMBERS,
+    OTHERS,
+    drawn_texts,
+    fast_tokenizer,
+    fresh_decoder,
+    save_overfitted,
+)
 
 pytestmark = pytest.mark.unoptimised
 
@@ -75,4 +82,9 @@ def test_instructions_to_a_base_model_are_warned_of(model):
             return one.notes()
 
     assert "has no chat template" in notes()[0]
+    tokenizer = fast_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}<{{ m.content }}>{% endfor %}"
+    with open_prompted(fresh_decoder(), tokenizer=tokenizer) as one:
+        assert one.notes() == ()
+        assert one.completer.chat.text([{"role": "user", "content": "a"}], asks=True)
     assert notes(is_plain=True) == ()

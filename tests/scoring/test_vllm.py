@@ -91,11 +91,11 @@ def test_numbers_that_depend_on_the_batch_are_told_or_refused(wobble, monkeypatc
     rows = [np.array([0, i, i + 1], np.int32) for i in range(5)]
     scorer = opened.make_scorer(store=None)
     if wobble > 0.05:
-        with pytest.raises(InputError, match=r"alone than among others \(by .* 0.2 "):
+        with pytest.raises(InputError, match=r"alone than among others \(by .* 0.20 "):
             scorer.sums(rows)
     else:
         scorer.sums(rows)
-        told = [note for note in opened.notes() if "differs by 0.01 nats" in note]
+        told = [note for note in opened.notes() if "differs by 0.010 nats" in note]
         assert len(told) == (wobble > 0)
 
 

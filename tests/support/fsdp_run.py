@@ -55,7 +55,7 @@ def run(config: Config, name: str, folder: Path | None = None, stop: int | None 
         checkpoints=checkpoints,
         watch=Watch(
             steps=lambda before, found: losses.update(
-                enumerate(found.loss.tolist(), before + 1)
+                enumerate(found["loss"].tolist(), before + 1)
             )
         ),
         should_stop=lambda: next(seen) == stop,

@@ -19,6 +19,6 @@ def train_decoder(config, rows_RT, *, seed):
         fresh_decoder(config.decoder, seed=seed, mesh=None),
         row_batches(rows, batch_rows=config.batch_rows, n_steps=n_steps),
         n_steps=n_steps,
-        watch=Watch(steps=lambda _, metrics: found.append(metrics.loss)),
+        watch=Watch(steps=lambda _, metrics: found.append(metrics["loss"])),
     )
     return trained.decoder, np.concatenate(found)

@@ -1,6 +1,7 @@
 """One configuration: presets as large as their names say, flags for every field."""
 
 import dataclasses
+from typing import get_args, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -12,15 +13,17 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
 from train.config import (
+    PARTS,
     PRESETS,
-    Compute,
+    Config,
     ConfigFlags,
     Optimizer,
     changes,
     config_from_json,
     config_to_json,
+    recipe_now,
 )
-from train.step import adamw, learning_rate
+from train.optimizer import learning_rate, make_optimizer
 
 # Published sizes of GPT-2 and TinyLlama; the others follow from their names.
 MILLIONS = {
@@ -33,23 +36,6 @@ MILLIONS = {
     "774m": 774,
     "1.4b": 1_440,
     "llama-1b": 1_100,
-}
-# A value of each flag that no preset has.
-OTHERS = {
-    "batch_rows": 24,
-    "row_tokens": 17,
-    "isolate_documents": True,
-    "peak_rate": 0.0123,
-    "schedule": "constant",
-    "warmup": 0.3,
-    "final_rate": 0.4,
-    "beta1": 0.5,
-    "beta2": 0.6,
-    "weight_decay": 0.7,
-    "clip_norm": 8.0,
-    "dtype": "bfloat16",
-    "remat": True,
-    "micro_batches": 3,
 }
 
 
@@ -69,16 +55,50 @@ def test_a_preset_can_be_saved_in_its_family_and_kept_as_json(name):
     assert config_from_json(config_to_json(config)) == config
 
 
+def other_values():
+    """A value of every flag that the smallest preset does not have."""
+    parts = [("", Config), *PARTS.items()]
+    found = {}
+    for name, part in parts:
+        usual = getattr(PRESETS["pulse"], name) if name else PRESETS["pulse"]
+        hints = get_type_hints(part)
+        for one in dataclasses.fields(part):
+            if not one.metadata:
+                continue
+            value, choices = getattr(usual, one.name), get_args(hints[one.name])
+            if isinstance(value, bool):
+                found[one.name] = not value
+            elif isinstance(value, float):
+                found[one.name] = 0.77
+            elif isinstance(value, str):
+                found[one.name] = choices[-1] if choices else "another"
+            else:
+                found[one.name] = 3
+    return found
+
+
 def test_every_option_is_a_flag_and_every_flag_an_option():
-    options = {
-        one.name for part in (Optimizer, Compute) for one in dataclasses.fields(part)
-    }
+    others = other_values()
     flags = {one.name for one in dataclasses.fields(ConfigFlags)}
-    assert options <= flags == {"preset", *OTHERS}
-    found = ConfigFlags(preset="tiny", **OTHERS).configured()
-    assert changes(found, PRESETS["tiny"]) == OTHERS
+    assert flags == {"preset", *others}
+    if others["optimizer"] == PRESETS["pulse"].optimizer.optimizer:
+        del others["optimizer"]  # the only one
+    found = ConfigFlags(preset="pulse", **others).configured()
+    assert changes(found, PRESETS["pulse"]) == others
     assert config_from_json(config_to_json(found)) == found
     assert ConfigFlags().configured() == PRESETS["tiny"]
+
+
+def test_an_option_that_a_stored_recipe_lacks_has_its_default_and_others_are_kept():
+    now = config_to_json(PRESETS["pulse"].changed(separator=" "))
+    stored = {name: value for name, value in now.items() if name != "isolate_documents"}
+    stored |= {"optimizer": {"peak_rate": 5e-3}, "compute": None}
+    del stored["data"]
+    assert recipe_now(stored, separator=" ") == now
+    # An option that this version does not have is no default of any.
+    strange = {**stored, "compute": {"speed": 3}}
+    assert recipe_now(strange) == strange
+    assert recipe_now(None) is None
 
 
 @pytest.mark.parametrize(
@@ -122,7 +142,7 @@ def test_the_first_update_is_adams_in_closed_form_and_only_kernels_decay():
     """A first moment over the root of a first second moment is the gradient's sign."""
     params = {"a": {"kernel": jnp.array([2.0, -4.0])}, "scale": jnp.array([3.0])}
     config = Optimizer(peak_rate=0.1, schedule="constant", warmup=0.0, weight_decay=0.5)
-    update = adamw(config, 10, params)
+    update = make_optimizer(config, 10)
     state = update.init(params)
     gradients = {"a": {"kernel": jnp.array([0.3, -0.4])}, "scale": jnp.array([1e3])}
     # The warm-up is one step at the least, whose rate is 0.

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import jax
+import optax
 import pytest
 
 from jaxcontam.cli.main import parse
@@ -71,15 +72,24 @@ def test_flags_of_the_answer_train_what_was_estimated(capsys, words):
 
 
 def test_weights_are_counted_as_the_presets_are_named(capsys):
+    # The optimiser counts steps twice, for its moments and for the rate.
+    counters = 8
     # GPT-2's own count of its smallest model; 1.1 B is TinyLlama's. 16 bytes each.
-    assert state_bytes(PRESETS["124m"], 1) == 16 * 124_439_808
-    assert state_bytes(PRESETS["llama-1b"], 1) == 16 * 1_100_048_384
+    assert sum(state_bytes(PRESETS["124m"], 1)) == 16 * 124_439_808 + counters
+    assert sum(state_bytes(PRESETS["llama-1b"], 1)) == 16 * 1_100_048_384 + counters
     # Norms, biases and positions stay whole: half a per cent of the weights.
-    parts = [state_bytes(PRESETS["1.4b"], model) for model in (2, 8)]
+    parts = [sum(state_bytes(PRESETS["1.4b"], model)) for model in (2, 8)]
     assert parts[1] == pytest.approx(parts[0] / 4, rel=0.02)
     # A checkpoint has no gradients.
     said, _ = told(capsys, "--preset", "llama-1b", "--on", "h100-8")
     assert f"{12 * 1_100_048_384 / 2**30:.1f} GiB a checkpoint" in said
+
+
+def test_the_state_of_the_optimizer_is_counted_whatever_it_keeps(monkeypatch):
+    for keeps, rule in ((0, optax.sgd(0.1)), (1, optax.sgd(0.1, momentum=0.9))):
+        monkeypatch.setattr(dry_run, "make_optimizer", lambda *_, rule=rule: rule)
+        kept, weights = state_bytes(PRESETS["tiny"], 1)
+        assert kept == (1 + keeps) * weights
 
 
 def test_the_first_mesh_with_the_fewest_micro_batches_that_fits_is_chosen(
@@ -137,7 +147,7 @@ def test_the_compiler_counts_the_state_fewer_rows_at_once_and_the_formulas_opera
         [sys.executable, "-c", _ASK], capture_output=True, text=True, check=True
     )
     (whole, _), (parts, _), (_, counted) = json.loads(done.stdout.splitlines()[-1])
-    assert state_bytes(small_preset(1), 2) < parts < whole
+    assert sum(state_bytes(small_preset(1), 2)) < parts < whole
     # With one layer no loop hides work. The formula leaves out norms, activations, the
     # softmax and half of attention's square, and is the least that a step takes.
     assert 1 < 4 * counted[0] / one_layer().step_flops < 1.1

@@ -9,12 +9,14 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 import pytest
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from jaxcontam.models.sharding import weight_name, weight_sharding
 from train.config import PRESETS
-from train.step import abstract_params, adamw, state_shardings
+from train.optimizer import kernels, make_optimizer
+from train.step import abstract_params, state_shardings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,7 +52,7 @@ def gap(found, name, other):
 def test_the_optimizers_averages_lie_as_their_weights_and_counters_everywhere():
     shapes = abstract_params(PRESETS["pulse"].decoder)
     mesh: Any = AbstractMesh((2, 4), ("data", "fsdp"), (AxisType.Auto,) * 2)
-    lie = state_shardings(adamw(PRESETS["pulse"].optimizer, 10, shapes), shapes, mesh)
+    lie = state_shardings(make_optimizer(PRESETS["pulse"].optimizer, 10), shapes, mesh)
     sharding = weight_sharding(shapes, 4)
     names = {weight_name(path) for path, _ in jax.tree.leaves_with_path(shapes)}
     n_averages = 0
@@ -61,6 +63,28 @@ def test_the_optimizers_averages_lie_as_their_weights_and_counters_everywhere():
         assert found.spec == expected, path
     assert n_averages == 2 * len(names)
     assert len(sharding.axes) == 5, "four kernels a layer and the embedding"
+
+
+def test_state_of_an_optimizer_of_several_parts_lies_as_its_weights():
+    """Parts keep moments of some weights alone, and nothing in place of the others."""
+    shapes = abstract_params(PRESETS["pulse"].decoder)
+    mesh: Any = AbstractMesh((2, 4), ("data", "fsdp"), (AxisType.Auto,) * 2)
+    parts = {True: optax.sgd(0.1, momentum=0.9), False: optax.adam(0.1)}
+    optimizer = optax.chain(optax.clip(1.0), optax.partition(parts, kernels))
+    lie = state_shardings(optimizer, shapes, mesh)
+    state = jax.eval_shape(optimizer.init, shapes)
+    assert jax.tree.structure(lie) == jax.tree.structure(state)
+    sharding = weight_sharding(shapes, 4)
+    specs = [one.spec for one in jax.tree.leaves(lie)]
+    weights = jax.tree.map_with_path(lambda path, _: weight_name(path), shapes)
+    names, is_kernel = jax.tree.leaves(weights), jax.tree.leaves(kernels(shapes))
+    # A kernel has a momentum, another weight two moments; a step count is whole.
+    expected = [
+        sharding.spec(name)
+        for name, once in zip(names, is_kernel, strict=True)
+        for _ in range(1 if once else 2)
+    ]
+    assert sorted(map(str, specs)) == sorted(map(str, [*expected, PartitionSpec()]))
 
 
 # Six compilations for 8 devices; test_processes divides weights by default.

@@ -46,7 +46,7 @@ def run(folder=None, *, stop_at=None, config=PULSE, keep_every=None, steps=None)
         return seen == stop_at
 
     def keep(before, found):
-        losses.update(enumerate(found.loss.tolist(), before + 1))
+        losses.update(enumerate(found["loss"].tolist(), before + 1))
 
     checkpoints = None
     if folder is not None:
@@ -72,6 +72,37 @@ def weights(decoder):
 
 def assert_equal_weights(one, other):
     jax.tree.map(np.testing.assert_array_equal, weights(one), weights(other))
+
+
+def test_what_the_loss_reports_reaches_who_watches(monkeypatch):
+    """As means over a whole batch; a cross-entropy is measured of what is held out."""
+    usual = step.batch_loss
+
+    def loss(params, batch_BT, **more):
+        found, _ = usual(params, batch_BT, **more)
+        first = jax.numpy.mean(batch_BT[:, 0], dtype=jax.numpy.float32)
+        return found + 1, {"cross_entropy": found, "first_id": first}
+
+    config = dataclasses.replace(PULSE, compute=Compute(micro_batches=2))
+    graphdef, params = nnx.split(Decoder(config.decoder, rngs=nnx.Rngs(7)))
+    batch = next(batches())
+    plain = float(step.mean_loss(graphdef, params, batch))
+    monkeypatch.setattr(step, "batch_loss", loss)
+    found = []
+    train(
+        config,
+        nnx.merge(graphdef, params),
+        batches(3),
+        n_steps=3,
+        watch=Watch(steps=lambda _, numbers: found.append(numbers)),
+    )
+    (numbers,) = found
+    assert float(numbers["first_id"][0]) == pytest.approx(batch[:, 0].mean())
+    assert float(numbers["cross_entropy"][0]) == pytest.approx(plain, rel=1e-6)
+    np.testing.assert_allclose(numbers["loss"], numbers["cross_entropy"] + 1, rtol=1e-6)
+    fresh = Decoder(config.decoder, rngs=nnx.Rngs(7))
+    again = step.mean_loss(*nnx.split(fresh), batch, compute=config.compute)
+    assert float(again) == pytest.approx(plain, rel=1e-6)
 
 
 @pytest.fixture(scope="module")

@@ -33,8 +33,7 @@ def recorded(tokenizer, **fields):
     n_trained = (N - 1) // CONTEXT // BATCH * BATCH
     starts = training_order(N, CONTEXT, seed=3, timed=stream.timed, n_trained=n_trained)
     config = PRESETS["pulse"].changed(batch_rows=BATCH, row_tokens=CONTEXT)
-    said = {"seed": 0, "corpus_digest": "", "separator": "", "finished": True}
-    said |= {"code": None, "max_example_tokens": None}
+    said = {"seed": 0, "corpus_digest": "", "finished": True, "code": None}
     (row,) = stream_manifest(canaries, stream, starts, config, **said).sets
     return planned, canaries[0][1], stream, starts, row
 

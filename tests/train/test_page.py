@@ -21,7 +21,7 @@ _SETS = (
 )
 
 
-def _write(folder, *, sets=_SETS, losses=None, audited=()):
+def _write(folder, *, sets=_SETS, losses=None, audited=(), reported=()):
     """Files of a run: metrics of blocks of 4 steps of 64 tokens, audits at steps."""
     losses = np.linspace(6, 3, _N_STEPS) if losses is None else losses
     manifest = manifest_of(*sets, n_steps=_N_STEPS, n_tokens=2560)
@@ -29,7 +29,7 @@ def _write(folder, *, sets=_SETS, losses=None, audited=()):
     with MetricsLog(folder / "metrics.jsonl") as log:
         for last in range(4, len(losses) + 1, 4):
             block = losses[last - 4 : last]
-            names = ("loss", "gradient_norm", "parameter_norm", "rate")
+            names = ("loss", "gradient_norm", "parameter_norm", "rate", *reported)
             numbers = dict.fromkeys(names, np.float32(block))
             log.add(last, numbers, tokens_a_step=64, seconds=last)
     rows = [row for step in audited for one in sets for row in _audit(one, step)]
@@ -69,6 +69,12 @@ def test_mean_around_each_step_is_that_of_its_neighbours():
     values = np.array([1.0, np.nan, 3.0, np.nan, np.nan, np.nan])
     found = _local_means(values, 1)
     np.testing.assert_array_equal(found, [1.0, 2.0, 3.0, 3.0, np.nan, np.nan])
+
+
+def test_numbers_that_the_loss_reports_have_a_panel_of_their_own(tmp_path):
+    assert "reported" not in _page(_write(tmp_path))
+    drawn = _page(_write(tmp_path, reported=("z_loss",)))
+    assert "z_loss" in drawn and "reported" in drawn
 
 
 def test_page_of_a_run_that_goes_on_shows_what_there_is(tmp_path):

@@ -30,7 +30,7 @@ from train.population_models import (
     draw_sets,
     last_loss,
     plan_model,
-    texts_in_memory,
+    read_texts,
 )
 from train.tokens import token_cache
 
@@ -39,11 +39,10 @@ pytestmark = pytest.mark.unoptimised
 POOL = [f"question {i}" for i in range(1000)]
 DESIGN = Design(
     name="set",
-    config=PRESETS["pulse"],
+    config=PRESETS["pulse"].changed(max_example_tokens=31),
     n_examples=12,
     copies=(0, 2, 5, 2),
     n_steps=40,
-    max_example_tokens=31,
 )
 _RNG = np.random.default_rng(0)
 WORDS = [f"word{i}" for i in range(90)]
@@ -52,7 +51,7 @@ DOCUMENTS = [" ".join(_RNG.choice(WORDS, 90)) for _ in range(80)]
 
 @pytest.fixture(scope="module")
 def texts():
-    return texts_in_memory(DOCUMENTS, POOL, DESIGN)
+    return read_texts(DOCUMENTS, POOL, DESIGN.config)[1]
 
 
 def test_sets_of_a_model_share_no_example_and_follow_from_the_seed(texts):

@@ -34,7 +34,13 @@ from train.manifest import read_manifest, write_manifest
 from train.prepare import prepared_once
 from train.pretrain import Pretrain
 from train.report import read_rows
-from train.run_folder import alone, earlier_manifest, keep_at_home, run_home
+from train.run_folder import (
+    alone,
+    earlier_manifest,
+    first_difference,
+    keep_at_home,
+    run_home,
+)
 from train.tokens import train_tokenizer
 
 pytestmark = pytest.mark.unoptimised
@@ -115,6 +121,24 @@ def test_bad_flags_change_nothing_of_a_finished_run(finished, corpus, fields, me
     with pytest.raises(InputError, match=message):
         small(corpus, finished, **fields).run()
     assert files_of(finished) == before
+
+
+def test_a_field_without_a_value_differs_from_one_that_is_not_there():
+    assert first_difference({"a": 1, "b": None}, {"a": 1}, "") == "b was None, is None"
+    assert first_difference({"r": {}}, {"r": {"b": 0}}, "") == "r.b was None, is 0"
+
+
+def test_a_run_of_before_an_option_goes_on_at_its_default(finished, tmp_path):
+    stored = json.loads((finished / "manifest.json").read_text())
+    del stored["recipe"]["data"], stored["recipe"]["optimizer"]["optimizer"]
+    del stored["n_left_out"]
+    (tmp_path / "manifest.json").write_text(json.dumps(stored))
+    (tmp_path / "model").mkdir()
+    now = read_manifest(finished / "manifest.json")
+    assert earlier_manifest(tmp_path, now) == read_manifest(tmp_path / "manifest.json")
+    recipe = now.recipe | {"data": now.recipe["data"] | {"separator": " "}}
+    with pytest.raises(InputError, match=r"recipe.data.separator was '\\n', is ' '"):
+        earlier_manifest(tmp_path, dataclasses.replace(now, recipe=recipe))
 
 
 def test_a_finished_model_is_not_replaced(finished, corpus, tmp_path):
@@ -292,7 +316,7 @@ def test_a_prepared_run_has_the_stream_and_weights_of_one_that_reads_its_text(
     for fields, difference in (
         ({"seed": 1}, r"seed was 0, is 1"),
         ({"batch_rows": 2}, r"recipe.batch_rows was 4, is 2"),
-        ({"separator": ""}, r"separator was '\\n', is ''"),
+        ({"separator": ""}, r"recipe.data.separator was '\\n', is ''"),
         ({"allow_overlap": True}, r"allow_overlap was False, is True"),
         ({"canaries": ()}, r"sets differ"),
     ):

@@ -24,7 +24,6 @@ from train.report import (
     read_rows,
 )
 from train.run import RunLog, step_rates
-from train.step import StepMetrics
 
 pytestmark = pytest.mark.unoptimised
 
@@ -66,7 +65,11 @@ def _log(audited, out, n_steps, *, last_step=0, plan=None, **options):
 
 def _numbers(losses):
     """Those of steps with these losses."""
-    return StepMetrics(losses, np.full_like(losses, 0.5), np.full_like(losses, 2.0))
+    return {
+        "loss": losses,
+        "gradient_norm": np.full_like(losses, 0.5),
+        "parameter_norm": np.full_like(losses, 2.0),
+    }
 
 
 def test_rates_leave_out_compilation_and_pauses():

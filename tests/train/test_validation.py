@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import math
 import types
 
@@ -25,7 +26,7 @@ from train.population_device import train_scanned
 from train.prepare import _n_bytes
 from train.pretrain import Pretrain
 from train.report import read_rows
-from train.step import batch_loss
+from train.step import mean_loss
 from train.tokens import choose_documents, held_out
 
 pytestmark = pytest.mark.unoptimised
@@ -45,6 +46,30 @@ def test_what_is_held_out_is_in_no_epoch_and_moves_no_other_document():
         tuple(sorted({*range(40)} - {*out.tolist()}))
     }
     assert len({tuple(one) for one in epochs.tolist()}) == 3
+
+
+def test_what_a_filter_refuses_is_neither_trained_on_nor_held_out_and_is_counted(
+    tmp_path, monkeypatch
+):
+    docs, quiz = write_corpus(tmp_path)
+    texts = [json.loads(line)["text"] for line in docs.read_text().splitlines()]
+    short = [text for i, text in enumerate(texts) if i % 3]
+    lines = [t if i % 3 else f"unwanted {t}" for i, t in enumerate(texts)]
+    docs.write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
+
+    def wanted(text):
+        return "unwanted" not in text
+
+    monkeypatch.setattr("train.prepare.document_filter", lambda data: wanted)
+    fields = {"canaries": (f"{quiz}=1",), "preset": "pulse", "validation_tokens": 600}
+    command = Pretrain(corpus=(str(docs),), steps=30, out=tmp_path / "run", **fields)
+    manifest = command.run()
+    assert manifest.n_left_out == len(texts) - len(short)
+    tokenizer = load_checkpoint(str(tmp_path / "run" / "model")).tokenizer
+    validation = np.load(tmp_path / "run" / "validation.npy")
+    assert len(validation)
+    for ids in (np.load(tmp_path / "run" / "stream.npy"), validation.ravel()):
+        assert "unwanted" not in tokenizer.decode(ids.tolist())
 
 
 def test_a_part_of_the_background_is_what_every_epoch_goes_through():
@@ -93,7 +118,7 @@ def test_a_run_takes_the_steps_it_is_told_and_says_the_loss_of_what_it_held_out(
     # The witness: the model that was written, and the decoder's own arithmetic.
     checkpoint = load_checkpoint(str(out / "model"))
     graphdef, params = nnx.split(checkpoint.decoder)
-    loss = batch_loss(
+    loss = mean_loss(
         graphdef, params, jnp.asarray(ids_RT), compute=PLAIN, first_id=manifest.first_id
     )
     assert rows[-1]["loss"] == pytest.approx(float(loss), rel=1e-5)
@@ -111,7 +136,7 @@ def test_the_loss_of_a_batch_is_the_mean_score_of_its_targets():
     ids = np.random.default_rng(0).integers(1, 512, (4, 49), dtype=np.int32)
     scores = local_scorer(decoder).tokens(list(ids))
     graphdef, params = nnx.split(decoder)
-    loss = batch_loss(graphdef, params, jnp.asarray(ids))
+    loss = mean_loss(graphdef, params, jnp.asarray(ids))
     expected = -np.mean([found[0] for found in scores])
     assert float(loss) == pytest.approx(expected, rel=1e-5)
 

@@ -1,6 +1,7 @@
 """Types of a row of FAMILIES, and readers for fields of a config.json."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -137,12 +138,26 @@ def activation(name: str) -> Any:
 
 
 def _given(raw: Mapping[str, Any], field: str, default: Any) -> Any:
-    """A field; null and missing are the default, which need not be there."""
+    """A field; null and missing are the default; missing, that of transformers, too."""
     value = raw.get(field)
     value = default if value is None else value
+    if value is None and field not in raw:
+        value = _class_default(raw.get("model_type"), field)
     if value is None:
         raise InputError(f"no field {field!r}")
     return value
+
+
+@functools.cache
+def _class_default(model_type: Any, field: str) -> Any:
+    """What transformers takes for a field that a published config.json leaves out."""
+    if model_type is None:
+        return None
+    from transformers import CONFIG_MAPPING
+
+    if model_type not in CONFIG_MAPPING:
+        return None
+    return getattr(CONFIG_MAPPING[model_type](), field, None)
 
 
 def need(raw: Mapping[str, Any], field: str, default: int | None = None) -> int:

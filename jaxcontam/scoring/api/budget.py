@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from jaxcontam.amounts import amount, counted
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import Answer, ApiModel, Body, request_key
@@ -98,7 +99,7 @@ class Spending:
                     f"the budget of {limit:g} does not allow one more request "
                     f"({used.n_requests:,} sent, {used.prompt_tokens:,} + "
                     f"{used.completion_tokens:,} tokens used, "
-                    f"{self.budget.cost(used):.4g} paid)",
+                    f"{amount(self.budget.cost(used), 4, padded=False)} paid)",
                     hint="run the same command again with a higher --budget: answers "
                     "are kept",
                 )
@@ -237,9 +238,11 @@ class ApiEstimate:
 
     def words(self) -> str:
         """One line for `--dry-run`."""
-        cost = "" if self.cost is None else f", at most about {self.cost:.4g} to pay"
+        cost = f", at most about {amount(self.cost, 4, padded=False)} to pay"
+        cost *= self.cost is not None
+        requests = counted(self.n_requests, "request")
         return (
-            f"{self.n_requests:,} requests to send, {self.n_journalled:,} answered "
+            f"{requests} to send, {self.n_journalled:,} answered "
             f"before; about {self.prompt_tokens:,} prompt tokens and at most "
             f"{self.completion_tokens:,} new ones{cost}"
         )

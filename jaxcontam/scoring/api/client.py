@@ -390,7 +390,7 @@ class ApiClient:
                 return
             self._told_until = now + wait
         asked = failures[-1].wait or 0.0
-        asks = f"; it requests a wait of {asked:.3g} s" if asked > wait else ""
+        asks = f"; it requests a wait of {asked:.0f} s" if asked > wait else ""
         self._say(
             f"{failures[-1].words}, {len(failures)} times{asks}; "
             f"the next try is in {wait:.0f} s"

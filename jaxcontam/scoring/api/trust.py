@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxcontam.amounts import amount
 from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import Answer, ApiError, ApiModel, RefusedError
@@ -205,8 +206,8 @@ class _Reader:
         if error > MEAN_WITHIN or max(errors) > EACH_WITHIN:
             raise InputError(
                 f"{self.url}: wrong log-probabilities: a token's value differs between "
-                f"reading and writing (by {error:.2g} nats on average), as if shifted "
-                "by one token or taken from a wrong prefix cache",
+                f"reading and writing (by {amount(error)} nats on average), as if "
+                "shifted by one token or taken from a wrong prefix cache",
                 hint=_NEEDED,
             )
 
@@ -530,9 +531,8 @@ class SpotChecks:
             # In a long text bfloat16 may move one token by more than in a short one.
             if change.sum() <= MEAN_WITHIN * max(1, change.size):
                 return
-            words = (
-                f"log-probabilities that differ by {change.mean():.2g} nats on average"
-            )
+            mean = amount(float(change.mean()))
+            words = f"log-probabilities that differ by {mean} nats on average"
         raise InputError(
             f"{self._reader.url}: the same request was answered with {words} during "
             "the run; the cause may be a wrong prefix cache or another model",

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import re
 import types
 
 import numpy as np
@@ -167,6 +168,23 @@ def test_a_dry_run_of_an_audit_counts_requests_and_their_price(served, capsys):
     expected = 2e-6 * requests["prompt_tokens"] + 8e-6 * requests["n_requests"]
     assert requests["cost"] == pytest.approx(expected, rel=1e-12)
     assert found["minutes"] is None
+
+
+@pytest.mark.parametrize("command", ["audit", "membership"])
+def test_a_dry_run_counts_the_reference_too(served, command, tmp_path, capsys):
+    files = served.benchmark if command == "audit" else served.labelled
+    prices = ("--price-in", "1", "--price-out", "1")
+    words = (command, served.word, *files, *served.ids, *prices, "--out", tmp_path)
+    words = (*words, "--dry-run", "--reference")
+    assert "none: no such model directory" in refused(capsys, *words, tmp_path / "none")
+    here, nowhere = *served.ways["here"], "api:http://127.0.0.1:9/v1#older"
+    for reference, cost in (
+        (here, "here: [0-9,]+ tokens to score.* second.* at the speed of one batch"),
+        (nowhere, ".*#older: [1-9][0-9,]* requests to send.*to pay"),
+    ):
+        run(*words, reference)
+        said = " ".join(capsys.readouterr().out.split())
+        assert re.search(f"requests to send.*The reference, {cost}", said)
 
 
 def test_a_budget_ends_the_run_and_a_higher_one_goes_on(served, tmp_path, capsys):

@@ -1,0 +1,125 @@
+"""LoRA adapters: changes of a base model's weights, added while these are read.
+
+Hu et al., arXiv:2106.09685, in the files of PEFT: W + B A alpha / r.
+"""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+
+from jaxcontam.data.files import read_json_object
+from jaxcontam.errors import InputError
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
+_MERGE = "merge it with PEFT (merge_and_unload, save_pretrained) and name that folder"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Adapter:
+    """A folder with an adapter; `base` is the word for the model that it changes."""
+
+    folder: Path
+    base: str
+    fields: dict[str, Any]
+
+    @property
+    def files(self) -> list[Path]:
+        """Files that the change follows from."""
+        return [self.folder / CONFIG, self.folder / WEIGHTS]
+
+    def scale(self, name: str) -> float:
+        """Factor of a weight's change."""
+        module = name.removesuffix(".weight")
+        rank, alpha = (
+            next(
+                (value for key, value in own.items() if module.endswith(key)),
+                self.fields[field],
+            )
+            for field, own in (
+                ("r", self.fields.get("rank_pattern") or {}),
+                ("lora_alpha", self.fields.get("alpha_pattern") or {}),
+            )
+        )
+        root = self.fields.get("use_rslora") is True
+        return alpha / (math.sqrt(rank) if root else rank)
+
+
+def read_adapter(folder: Path) -> Adapter | None:
+    """The adapter of a folder that holds one and no model.
+
+    Raises:
+        InputError: If the folder holds both, or the adapter is no plain LoRA.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        return None
+    if found := sorted(one.name for one in folder.glob("model*.safetensors")):
+        raise InputError(
+            f"{folder}: holds a model ({found[0]}) and an adapter ({CONFIG})",
+            hint="move the one that you do not mean to another folder",
+        )
+    fields = read_json_object(path)
+    base = fields.get("base_model_name_or_path")
+    is_plain = fields.get("peft_type") == "LORA" and not (
+        fields.get("use_dora") or fields.get("bias") not in (None, "none")
+    )
+    numbers = [fields.get("r"), fields.get("lora_alpha")]
+    if not is_plain or not all(isinstance(x, int | float) and x > 0 for x in numbers):
+        raise InputError(f"{path}: not a plain LoRA adapter", hint=_MERGE)
+    if not isinstance(base, str) or not base:
+        raise InputError(f"{path}: names no base model", hint=_MERGE)
+    if not (folder / WEIGHTS).is_file():
+        raise InputError(f"{folder}: {WEIGHTS} is missing")
+    return Adapter(folder, base, fields)
+
+
+class AdaptedTensors:
+    """Tensors of a base model with an adapter's changes."""
+
+    def __init__(self, source: Any, adapter: Adapter):
+        """Refuse an adapter that changes what the base does not have."""
+        self._source, self._adapter = source, adapter
+        self.names, self.most_weights = source.names, source.most_weights
+        self._whole: dict[str, np.ndarray] = {}
+        self._parts: dict[str, dict[str, np.ndarray]] = {}
+        with safe_open(path := adapter.folder / WEIGHTS, "np") as handle:
+            held = {name: handle.get_tensor(name) for name in [*handle.keys()]}
+        for name, values in held.items():
+            module = name.removeprefix(_PREFIX)
+            end = next((end for end in (_DOWN, _UP) if module.endswith(end)), "")
+            weight = module.removesuffix(end) + ".weight" if end else module
+            # Files of some families leave out the first part of each name.
+            known = {weight, weight.partition(".")[2]} & {*source.names}
+            if not known:
+                raise InputError(
+                    f"{path}: changes {weight}, which the base {adapter.base} does not "
+                    "have",
+                    hint=_MERGE,
+                )
+            (weight,) = known
+            if end:
+                self._parts.setdefault(weight, {})[end] = values.astype(np.float32)
+            else:
+                self._whole[weight] = values
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of the base's tensor."""
+        return self._source.shape(name)
+
+    def read(self, name: str, cut: tuple[slice, ...]) -> np.ndarray:
+        """A part of a tensor."""
+        if name in self._whole:
+            return self._whole[name][cut]
+        base = self._source.read(name, cut)
+        if name not in self._parts:
+            return base
+        parts = self._parts[name]
+        change = parts[_UP] @ parts[_DOWN] * self._adapter.scale(name)
+        if self._adapter.fields.get("fan_in_fan_out") is True:
+            change = change.T
+        return base.astype(np.float32) + change[cut]
