@@ -61,7 +61,7 @@ class ReplicationDesign(NamedFields, RecordText):
     document=NAME, the source that instances share: the control is compared by whole
     sources (default: instances are taken for independent)."""
     sample: int = 50
-    """Instances, drawn by what they hold; the paper has 10."""
+    """Instances, drawn at random; the paper has 10."""
     control: Path | None = None
     """Instances that cannot have been seen, as easy to guess and of the same sources
     and years; with --recorded, their completions. Without them at most suspected."""
