@@ -86,7 +86,7 @@ def in_python(hint: str) -> str:
     """A hint whose flags of ours are the keywords that they are in Python."""
     if _PROGRAM.search(hint):
         return hint
-    words = hint.replace("--no-store", "store=None")
+    words = hint.replace("--store none", "store=None")
     return re.sub(r"--[a-z][a-z-]*", lambda flag: keyword_of(flag[0]), words)
 
 

@@ -88,7 +88,7 @@ class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
     """Ask a model for the rest of instances, and see whether it copies them.
 
     Examples:
-        jaxcontam replicate MODEL rte.jsonl --task nli --dataset-name RTE:validation
+        jaxcontam replicate MODEL_DIR rte.jsonl --task nli --dataset-name RTE:dev
         # the price
         jaxcontam replicate api:https://host/v1#NAME ag_news.csv --dry-run
         # for more than suspected

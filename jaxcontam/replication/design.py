@@ -61,7 +61,7 @@ class ReplicationDesign(NamedFields, RecordText):
     document=NAME, the source that instances share: the control is compared by whole
     sources (default: instances are assumed to be independent)."""
     sample: int = 50
-    """Number of instances, drawn by their content; the paper has 10."""
+    """Instances, drawn at random; the paper has 10."""
     control: Path | None = None
     """Instances that cannot have been seen, as easy to guess and of the same sources
     and years; with --recorded, their completions. Without a control the verdict is at

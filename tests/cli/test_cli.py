@@ -53,9 +53,11 @@ def test_help_says_what_a_flag_does_and_defaults_that_say_something(
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["replicate", "--help"]) == main(["audit", "--help"]) == 0
     said = " ".join(re.sub("[─│╭╮╰╯]", " ", capsys.readouterr().out).split())
-    assert "drawn by their content; the paper has 10. (default: 50)" in said
+    assert "Instances, drawn at random; the paper has 10. (default: 50)" in said
     assert "(default: None)" not in said and "(default: False)" not in said
     assert r"(default: '\n')" in said
+    assert "audit [-h] [OPTIONS] MODEL BENCHMARK ..." in said
+    assert "(default: )" not in said
     assert "Seeds every random choice. (default: 0)" in said
 
 

@@ -101,7 +101,7 @@ def test_replicate_asks_a_model_and_writes_nothing(
     path.write_text("\n".join(MEMBERS) + "\n")
     monkeypatch.chdir(tmp_path)
     told = []
-    how = {"task": "plain", "k": 8, "seed": 1}
+    how = {"task": "plain", "sample": 8, "seed": 1}
     found = jaxcontam.replicate(model, path, **how, progress=lambda *n: told.append(n))
     assert repr(found) == "<ReplicationAnalysis of seen: suspected>"
     assert told[-1] == (8, 8)
