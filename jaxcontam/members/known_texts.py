@@ -583,7 +583,7 @@ def check_sides(run: RunTexts, left_out_N: np.ndarray | None = None) -> None:
                 if (side_N & left_out_N).any()
                 else ""
             )
-            more = ", or leave recall and con_recall out" if shots else ""
+            more = ", or leave out recall and con_recall" if shots else ""
             raise InputError(
                 f"{run.name}: {n} {unit}{'' if n == 1 else 's'} of {known}s{shots} can "
                 "be compared (needs at least 2)",
@@ -691,7 +691,7 @@ def draw_shots(run: RunTexts, role: str, n_shots: int, *, seed: int) -> np.ndarr
         raise InputError(
             f"{run.name}: {len(distinct)} distinct {role}s, too few to use {n_shots} "
             "of them as a prefix",
-            hint=f"give more {role}s, or leave recall and con_recall out",
+            hint=f"give more {role}s, or leave out recall and con_recall",
         )
     digest = content_digest([*distinct])
     words = np.frombuffer(bytes.fromhex(digest.removeprefix("sha256:")), np.uint32)

@@ -70,7 +70,7 @@ class GgufFile:
             values = gguf.dequantize(np.asarray(part), kind)
         except NotImplementedError as e:
             raise InputError(
-                f"{self.path}: {name} is of type {kind.name}, which is not read",
+                f"{self.path}: {name} is of unsupported type {kind.name}",
                 hint="make a file of another quantisation, such as Q8_0 or Q4_K",
             ) from e
         return values[0][rows] if is_row else values

@@ -226,8 +226,9 @@ class _Safetensors:
             tensor = handle.get_slice(name)
             if (kind := tensor.get_dtype()) not in _KINDS:
                 raise InputError(
-                    f"{path.parent}: {name} is of type {kind}, which is not read",
-                    hint=f"quantised? convert the model to one of {', '.join(_KINDS)}",
+                    f"{path.parent}: {name} is of unsupported type {kind}",
+                    hint="convert the model, which may be quantised, to one of "
+                    f"{', '.join(_KINDS)}",
                 )
             return tensor[cut]
 

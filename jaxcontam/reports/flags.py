@@ -208,7 +208,9 @@ class DeviceFlags(SpendingFlags, DtypeFlags):
     def __post_init__(self) -> None:
         folder = self.store_in(None)
         if folder is not None and folder.exists() and not folder.is_dir():
-            raise InputError(f"{self.store}: is a file", hint="--store names a folder")
+            raise InputError(
+                f"{self.store}: is a file", hint="name a folder with --store"
+            )
         super().__post_init__()
 
     def store_in(self, default: Path | None) -> Path | None:
