@@ -130,7 +130,7 @@ def test_hints_name_keywords_in_python_and_flags_in_lines_for_a_shell():
         audit(reference="older", tests="stratified")
     assert caught.value.hint == "--tests direction"
     assert caught.value.__notes__ == ["tests direction"]
-    assert in_python("--no-store, or --text-field") == "store=None, or text_field"
+    assert in_python("--store none, or --min-effect") == "store=None, or min_effect"
     line = "vllm serve --no-enable-prefix-caching"
     assert in_python(line) == line
 

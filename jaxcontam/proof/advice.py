@@ -448,7 +448,7 @@ class Step(NamedTuple):
 
     @property
     def to_add(self) -> str:
-        """What to add to the command or the call."""
+        """Words to add to the command or the call."""
         return _keywords(self.flags) if self.in_python else shell_line(self.flags)
 
     def __str__(self) -> str:

@@ -330,7 +330,7 @@ def _check_share(command: DeviceFlags) -> None:
     reference = getattr(command, "reference", None)
     named = getattr(command, "references", (reference,))
     if not all(runs_here(one) for one in named if one is not None):
-        flag = "--reference" + "s" * hasattr(command, "references")
+        flag = "--references" if hasattr(command, "references") else "--reference"
         raise InputError(f"--shard: {flag} must be a model directory")
 
 

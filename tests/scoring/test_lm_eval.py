@@ -138,8 +138,8 @@ def failing(error):
 @pytest.mark.parametrize(
     ("spoil", "message", "hint"),
     [
-        (lambda lm, before, text: 0.5, "no log-probabilities", ""),
-        (lambda lm, before, text: float("nan"), "no log-probabilities", ""),
+        (lambda lm, before, text: 0.5, "not log-probabilities", ""),
+        (lambda lm, before, text: float("nan"), "not log-probabilities", ""),
         # Each number belongs to the place before.
         (
             lambda lm, before, text: lm._logprob(before[:-1], before[-1] + text[:-1]),
@@ -148,7 +148,11 @@ def failing(error):
         ),
         (failing(NotImplementedError), "gives no log-likelihoods", "works with chats"),
         # Of an error of many lines the first.
-        (failing(ConnectionRefusedError("no\nmore")), "Spoilt: no$", "goes on"),
+        (
+            failing(ConnectionRefusedError("no\nmore")),
+            "Spoilt: no$",
+            "answers are kept",
+        ),
         (
             failing(RefusedByServer("400, message='Bad Request'")),
             "Spoilt: 400",

@@ -150,7 +150,7 @@ def _given(raw: Mapping[str, Any], field: str, default: Any) -> Any:
 
 @functools.cache
 def _class_default(model_type: Any, field: str) -> Any:
-    """What transformers takes for a field that a published config.json leaves out."""
+    """Default in transformers of a field that a published config.json leaves out."""
     if model_type is None:
         return None
     from transformers import CONFIG_MAPPING

@@ -238,8 +238,10 @@ class ApiEstimate:
 
     def words(self) -> str:
         """One line for `--dry-run`."""
-        cost = f", at most about {amount(self.cost, 4, padded=False)} to pay"
-        cost *= self.cost is not None
+        cost = ""
+        if self.cost is not None:
+            price = amount(self.cost, 4, padded=False)
+            cost = f", which cost at most about {price}"
         requests = counted(self.n_requests, "request")
         return (
             f"{requests} to send, {self.n_journalled:,} answered "

@@ -32,7 +32,7 @@ def account(code):
         # It never answered.
         (fault(500), {}, 4, r"HTTP 500 \(busy\), 4 times", ""),
         (fault(500), {"tries": 1}, 1, r"HTTP 500 \(busy\)$", ""),
-        (fault(429, Retry_After="3600"), {}, 10, "10 times; .* to wait 3600 s", ""),
+        (fault(429, Retry_After="3600"), {}, 10, "10 times; .* a wait of 3600 s", ""),
     ],
 )
 def test_what_ends_a_run_is_no_refusal_and_is_tried_as_often_as_it_may_pass(

@@ -143,4 +143,4 @@ def test_the_estimate_is_what_is_sent(tmp_path):
     assert (found.prompt_tokens, found.completion_tokens) == (4 * 1, 4 * 2)
     assert found.cost == pytest.approx((4 + 80) / 1e6)
     assert found.words().startswith("4 requests to send, 3 answered before")
-    assert "to pay" not in estimate(MODEL, PATH, asked).words()
+    assert "cost at most" not in estimate(MODEL, PATH, asked).words()

@@ -62,7 +62,7 @@ def test_a_server_that_says_nothing_is_told_and_what_it_asks_for_is_capped(
         client.post_all(PATH, bodies(3))
     told = capsys.readouterr().err.splitlines()
     # Once, though three wait.
-    wait = "it requests a wait of 1e+09 s; the next try is in 120 s"
+    wait = "it requests a wait of 1000000000 s; the next try is in 120 s"
     assert sum(wait in line for line in told) == 1
 
 

@@ -130,7 +130,7 @@ def test_a_dry_run_counts_what_a_run_sends_which_leaves_some_scores_out(
     sent.clear()
     run("membership", served.word, *words)
     assert f"{len(set(sent)):,} requests to send, 0 answered before" in said
-    assert "to pay" in said
+    assert "cost at most" in said
     run("membership", served.word, *words, "--dry-run")
     assert f"0 requests to send, {len(set(sent)):,} answered" in capsys.readouterr().out
     # Those that read the whole distribution.
@@ -173,14 +173,14 @@ def test_a_dry_run_of_an_audit_counts_requests_and_their_price(served, capsys):
 @pytest.mark.parametrize("command", ["audit", "membership"])
 def test_a_dry_run_counts_the_reference_too(served, command, tmp_path, capsys):
     files = served.benchmark if command == "audit" else served.labelled
-    prices = ("--price-in", "1", "--price-out", "1")
+    prices = ("--price", "1,1")
     words = (command, served.word, *files, *served.ids, *prices, "--out", tmp_path)
     words = (*words, "--dry-run", "--reference")
     assert "none: no such model directory" in refused(capsys, *words, tmp_path / "none")
     here, nowhere = *served.ways["here"], "api:http://127.0.0.1:9/v1#older"
     for reference, cost in (
         (here, "here: [0-9,]+ tokens to score.* second.* at the speed of one batch"),
-        (nowhere, ".*#older: [1-9][0-9,]* requests to send.*to pay"),
+        (nowhere, ".*#older: [1-9][0-9,]* requests to send.*cost at most"),
     ):
         run(*words, reference)
         said = " ".join(capsys.readouterr().out.split())
