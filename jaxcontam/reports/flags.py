@@ -248,8 +248,8 @@ class ScoringFlags(DeviceFlags):
     """Flags of a command that scores with one model."""
 
     model: Positional[str]
-    """Model directory in Hugging Face layout, hub name org/name, api:URL#NAME, or
-    vllm:NAME."""
+    """Model directory in Hugging Face layout, .gguf file, hub name org/name,
+    api:URL#NAME, or vllm:NAME."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
