@@ -253,7 +253,7 @@ def test_pages_name_the_next_steps_that_an_audit_names():
     test = order_result(**row, reasons=("no reference",), order_provenance="published")
     steps = next_steps(AuditedFile(test), ["audit", "m", "b.txt"], WORDS)
     flags = {step.flags[-2] if "DIR" in step.flags else step.flags[0] for step in steps}
-    assert flags == {"--reference", "--shuffled"}
+    assert flags == {"--reference", "--order"}
     (short,) = re.findall(
         r"`suspected`.*?: (.*?)\. `", (ROOT / "README.md").read_text()
     )

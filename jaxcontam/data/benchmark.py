@@ -21,9 +21,14 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from jaxcontam.arguments import public
-from jaxcontam.data.files import Commitment, Provenance, bounded_memory, check_file
-from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
-from jaxcontam.data.lm_eval_tasks import TASK_PREFIX, read_task
+from jaxcontam.data.files import (
+    HUB_PREFIX,
+    TASK_PREFIX,
+    Commitment,
+    Provenance,
+    bounded_memory,
+    check_file,
+)
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.data.tables import CsvTable, Record, is_table, read_table
 from jaxcontam.data.templates import (
@@ -135,8 +140,10 @@ def load_benchmark(
     provenance: Provenance = "published"
     left_out: tuple[str, ...] = ()
     if str(path).startswith(TASK_PREFIX):
+        from jaxcontam.data.lm_eval_tasks import read_task
+
         name, records, provenance = read_task(str(path))
-    elif is_hub_split(path):
+    elif str(path).startswith(HUB_PREFIX):
         name, records, left_out = _hub_records(str(path), limit)
     else:
         name = printable(Path(path.stem).stem if _is_packed(path) else path.stem)
@@ -172,6 +179,8 @@ def _hub_records(
     word: str, limit: int | None
 ) -> tuple[str, list[Record], tuple[str, ...]]:
     """Name and examples of a split on the hub, its files one after the other."""
+    from jaxcontam.data.hub_splits import download_split, parse_hub_split
+
     wanted = parse_hub_split(word)
     records: list[Record] = []
     left_out: tuple[str, ...] = ()
@@ -294,7 +303,7 @@ def read_text(
 
     `packed` takes a .gz, too.
     """
-    if is_hub_split(path) or str(path).startswith("tfds:"):
+    if str(path).startswith((HUB_PREFIX, "tfds:")):
         raise InputError(
             f"{path}: only files are read here",
             hint=f"export it as one of {', '.join(SUFFIXES)}",

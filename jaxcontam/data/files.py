@@ -167,6 +167,9 @@ def similar_path(path: Path, could_be: Callable[[Path], bool]) -> str:
     return f"did you mean {str(path.parent / close[0])!r}?" if close else ""
 
 
+HUB_PREFIX, TASK_PREFIX = "hf:", "lm_eval:"
+"""What a word begins with, in a file's place, for a split of the hub or a task."""
+
 Provenance = Literal[
     "published", "seeded", "released", "recovered", "declared", "tfds-hash", "unknown"
 ]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from jaxcontam.data.files import HUB_PREFIX
 from jaxcontam.errors import InputError
 
 SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv", ".txt")
@@ -45,7 +46,7 @@ class HubSplit:
 
 def is_hub_split(source: str | Path) -> bool:
     """Tell a split on the hub from a file."""
-    return str(source).startswith("hf:")
+    return str(source).startswith(HUB_PREFIX)
 
 
 def parse_hub_split(source: str) -> HubSplit:

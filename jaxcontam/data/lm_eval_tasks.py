@@ -11,12 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxcontam.data.files import Provenance
+from jaxcontam.data.files import TASK_PREFIX, Provenance
 from jaxcontam.data.tables import Record
 from jaxcontam.errors import InputError, install_hint, unknown_name
-
-TASK_PREFIX = "lm_eval:"
-"""Prefix of a task's name where a benchmark file is expected."""
 
 _MOST_NAMED = 8
 # Name of an added column that shows how a task's code reorders rows.

@@ -17,6 +17,10 @@ from jaxcontam.errors import InputError
 MOST_TOKENS, MOST_ADDED = 1 << 20, 1 << 17
 """Tokens of a tokenizer, and those of them that are added to its vocabulary. XLM-V has
 901,629; models of speech add 65,536."""
+GGUF = ".gguf"
+"""Ending of a model that is one file."""
+ADAPTER = "adapter_config.json"
+"""File of a folder that holds changes of a model."""
 TEMPLATES = "additional_chat_templates"
 """Folder within a model's that transformers reads."""
 

@@ -12,9 +12,10 @@ import numpy as np
 from safetensors import safe_open
 
 from jaxcontam.data.files import read_json_object
+from jaxcontam.data.model_files import ADAPTER
 from jaxcontam.errors import InputError
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+WEIGHTS = "adapter_model.safetensors"
 _PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
 _MERGE = "merge it with PEFT (merge_and_unload, save_pretrained) and name that folder"
 
@@ -30,7 +31,7 @@ class Adapter:
     @property
     def files(self) -> list[Path]:
         """Files that the change follows from."""
-        return [self.folder / CONFIG, self.folder / WEIGHTS]
+        return [self.folder / ADAPTER, self.folder / WEIGHTS]
 
     def scale(self, name: str) -> float:
         """Factor of a weight's change."""
@@ -49,18 +50,16 @@ class Adapter:
         return alpha / (math.sqrt(rank) if root else rank)
 
 
-def read_adapter(folder: Path) -> Adapter | None:
-    """The adapter of a folder that holds one and no model.
+def read_adapter(folder: Path) -> Adapter:
+    """Read the adapter of a folder that holds one and no model.
 
     Raises:
         InputError: If the folder holds both, or the adapter is no plain LoRA.
     """
-    path = folder / CONFIG
-    if not path.is_file():
-        return None
+    path = folder / ADAPTER
     if found := sorted(one.name for one in folder.glob("model*.safetensors")):
         raise InputError(
-            f"{folder}: holds a model ({found[0]}) and an adapter ({CONFIG})",
+            f"{folder}: holds a model ({found[0]}) and an adapter ({ADAPTER})",
             hint="move the one that you do not mean to another folder",
         )
     fields = read_json_object(path)

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 from flax import nnx
@@ -18,17 +18,17 @@ from tokenizers import Tokenizer
 from jaxcontam.arguments import Dtype, public
 from jaxcontam.data.encoding import WithinRows, plain_tokenizer, take_file
 from jaxcontam.data.files import read_json, read_json_object
-from jaxcontam.data.model_files import check_tokenizer_files
+from jaxcontam.data.model_files import ADAPTER, GGUF, check_tokenizer_files
 from jaxcontam.errors import InputError, first_line
-from jaxcontam.models.adapter import Adapter, read_adapter
 from jaxcontam.models.config import DecoderConfig, at_context
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, Family, family_of, text_fields
-from jaxcontam.models.gguf_file import SUFFIX, open_gguf
-from jaxcontam.models.gguf_model import config_fields, gguf_tokenizer
 from jaxcontam.models.hub import file_state, fingerprint_files, model_directory
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
 from jaxcontam.terminal import printable
+
+if TYPE_CHECKING:
+    from jaxcontam.models.adapter import Adapter
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -74,16 +74,20 @@ def model_fingerprint(model: str) -> str:
     return fingerprint_files(files, tokenizer.to_str())
 
 
-def _parts(model: str) -> tuple[Path, Path, Adapter | None]:
+def _parts(model: str) -> "tuple[Path, Path, Adapter | None]":
     """Folders of the tokenizer and of the weights, and the adapter of these."""
     folder = model_directory(model)
-    adapter = read_adapter(folder)
+    adapter = None
+    if (folder / ADAPTER).is_file():
+        from jaxcontam.models.adapter import read_adapter
+
+        adapter = read_adapter(folder)
     base = folder if adapter is None else model_directory(adapter.base)
     is_own = adapter is None or (folder / "tokenizer.json").is_file()
     return folder if is_own else base, base, adapter
 
 
-def model_files(directory: Path, adapter: Adapter | None = None) -> list[Path]:
+def model_files(directory: Path, adapter: "Adapter | None" = None) -> list[Path]:
     """Files that a model's scores follow from, but for its tokenizer's."""
     files = weight_files(directory)
     files = files if files == [directory] else [directory / "config.json", *files]
@@ -125,10 +129,15 @@ def load_checkpoint(
             f"{directory}: changed while it was read",
             hint="wait until it is completely written",
         )
+    quantisation = ""
+    if files[0].suffix == GGUF:
+        from jaxcontam.models.gguf_file import open_gguf
+
+        quantisation = open_gguf(files[0]).quantisation
     path = Path(model).resolve()
     return Checkpoint(
         name=printable(
-            path.parent.name if path.name == "model" else path.name.removesuffix(SUFFIX)
+            path.parent.name if path.name == "model" else path.name.removesuffix(GGUF)
         ),
         decoder=decoder,
         tokenizer=tokenizer,
@@ -136,9 +145,7 @@ def load_checkpoint(
         fingerprint=fingerprint,
         stop_ids=_stop_ids(directory, raw, eos_id, n_rows),
         folder=folder,
-        quantisation=open_gguf(files[0]).quantisation
-        if files[0].suffix == SUFFIX
-        else "",
+        quantisation=quantisation,
     )
 
 
@@ -148,7 +155,7 @@ def load_decoder(
     dtype: Dtype = "float32",
     mesh: Mesh | None = None,
     context: int | None = None,
-    adapter: Adapter | None = None,
+    adapter: "Adapter | None" = None,
 ) -> Decoder:
     """Read config.json and the weights of a directory."""
     family, config = read_decoder_config(directory)
@@ -242,7 +249,9 @@ def save_checkpoint(
 def read_config_fields(directory: Path) -> dict[str, Any]:
     """Every field of a directory's config.json, or of the text model in it."""
     path = directory / "config.json"
-    if directory.suffix == SUFFIX and directory.is_file():
+    if directory.suffix == GGUF and directory.is_file():
+        from jaxcontam.models.gguf_model import config_fields
+
         raw = config_fields(directory)
         family_of(raw, str(directory))
         return raw
@@ -257,8 +266,10 @@ def read_config_fields(directory: Path) -> dict[str, Any]:
 
 def read_fast_tokenizer(directory: Path):
     """The transformers fast tokenizer of a directory; its ids are tokenizer.json's."""
-    if directory.suffix == SUFFIX and directory.is_file():
+    if directory.suffix == GGUF and directory.is_file():
         quiet_transformers()
+        from jaxcontam.models.gguf_model import gguf_tokenizer
+
         return gguf_tokenizer(directory)
     check_tokenizer_files(directory)
     names = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")

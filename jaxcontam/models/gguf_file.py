@@ -18,8 +18,6 @@ import numpy as np
 from jaxcontam.errors import InputError, first_line, install_hint
 from jaxcontam.models.hub import file_state
 
-SUFFIX = ".gguf"
-
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?"}
 _SCALARS |= {10: "Q", 11: "q", 12: "d"}
 _FLOAT32, _TEXT, _ARRAY = 6, 8, 9

@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import ml_dtypes  # also lets safetensors return bfloat16 as NumPy arrays
@@ -19,17 +19,17 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from jaxcontam.data.files import read_json
-from jaxcontam.data.model_files import check_tensor_names
+from jaxcontam.data.model_files import GGUF, check_tensor_names
 from jaxcontam.errors import InputError
-from jaxcontam.models.adapter import AdaptedTensors, Adapter
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.decoder import Decoder, abstract_decoder
 from jaxcontam.models.families import Family, Tensor
-from jaxcontam.models.gguf_file import SUFFIX
-from jaxcontam.models.gguf_model import GgufTensors
 from jaxcontam.models.hub import convert_hint
 from jaxcontam.models.sharding import EMBEDDINGS, mesh_sharding, place, weight_name
 from jaxcontam.models.stacks import STACKS, layer_stacks
+
+if TYPE_CHECKING:
+    from jaxcontam.models.adapter import Adapter
 
 _INDEX = "model.safetensors.index.json"
 # Within the names of an image model's text model.
@@ -45,7 +45,7 @@ Slices = tuple[slice, ...]
 
 def weight_files(directory: Path) -> list[Path]:
     """Safetensors files of a model directory; a GGUF file is its own."""
-    if directory.suffix == SUFFIX and directory.is_file():
+    if directory.suffix == GGUF and directory.is_file():
         return [directory]
     index = directory / _INDEX
     if index.is_file():
@@ -88,7 +88,7 @@ def read_weights(
     *,
     dtype: str = "float32",
     mesh: Mesh | None = None,
-    adapter: Adapter | None = None,
+    adapter: "Adapter | None" = None,
 ) -> Decoder:
     """Read a decoder from files, with the changes of an adapter.
 
@@ -98,12 +98,16 @@ def read_weights(
     weights are whole on the first device.
     """
     wanted = _wanted(family, config)
-    source: Any = (
-        GgufTensors(directory, {*wanted, family.head}, config)
-        if directory.suffix == SUFFIX
-        else _Safetensors(files)
-    )
+    source: Any
+    if directory.suffix == GGUF:
+        from jaxcontam.models.gguf_model import GgufTensors
+
+        source = GgufTensors(directory, {*wanted, family.head}, config)
+    else:
+        source = _Safetensors(files)
     if adapter is not None:
+        from jaxcontam.models.adapter import AdaptedTensors
+
         source = AdaptedTensors(source, adapter)
     decoder = abstract_decoder(config)
     shapes = {path: leaf.shape for path, leaf in _flat_state(decoder).items()}

@@ -7,8 +7,8 @@ from typing import Literal
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoder
+from jaxcontam.data.model_files import GGUF
 from jaxcontam.errors import InputError
-from jaxcontam.models.gguf_file import SUFFIX, open_gguf
 from jaxcontam.scoring.opened import OpenModel
 
 Turn = Literal["user", "assistant", "both"]
@@ -108,7 +108,9 @@ def tuning_notes(model: OpenModel) -> tuple[str, ...]:
     if folder is None:
         return ()
     templates = "".join(_head(folder / name) for name in _TEMPLATE_FILES)
-    if folder.suffix == SUFFIX and folder.is_file():
+    if folder.suffix == GGUF and folder.is_file():
+        from jaxcontam.models.gguf_file import open_gguf
+
         templates = open_gguf(folder).fields.get("tokenizer.chat_template", "")
     found = ["chat template"] if "messages" in templates else []
     if "<think" in templates:

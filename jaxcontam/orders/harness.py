@@ -14,7 +14,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.registry import register_model
 
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
-from jaxcontam.data.lm_eval_tasks import TASK_PREFIX
+from jaxcontam.data.files import TASK_PREFIX
 from jaxcontam.errors import InputError
 from jaxcontam.orders.design import design_of
 from jaxcontam.orders.run import audit

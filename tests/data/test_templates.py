@@ -51,11 +51,11 @@ BRACES = "write {question}, {data.question} or {choices[0]}; {{ and }} are brace
             for field in ("q.upper", "0", "", "__class__")
         ),
         ("{data.questin}", f"no field 'data.questin' {INNER}", "'data.question'? "),
-        ("{choices[2]}", "(choices has 2 values, choices[0] to [1])", "name a place"),
+        ("{choices[2]}", "(choices has 2 values, choices[0] to [1])", "name an index"),
         (
             "{data.empty[0]}",
             "no data.empty[0] (data.empty has no value)",
-            "name a place",
+            "name an index",
         ),
         *(
             (f"Q: {place}", FORMAT.format(place), BRACES)

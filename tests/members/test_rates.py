@@ -51,7 +51,7 @@ def test_texts_without_a_score_take_no_part():
     ("names", "message"),
     [
         ("a", "2 members and 2 non-members"),
-        ("ab", r"must fit values of \(6, 1\), got 2"),
+        ("ab", r"must match values of \(6, 1\), got 2"),
     ],
 )
 def test_halves_that_are_too_small_are_refused(names, message):
