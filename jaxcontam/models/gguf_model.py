@@ -94,13 +94,19 @@ def _common(get: _Metadata) -> Fields:
     """Fields that most architectures share, under LLaMA's names."""
     if not get.has(_EMBEDDING):
         raise InputError(f"{get.file.path}: missing tensors: {_EMBEDDING}")
-    tokens = get.file.fields
+    tokens, n_layers = get.file.fields, get("block_count")
+    # Names are made for every layer.
+    if isinstance(n_layers, int) and n_layers > len(get.file.tensors):
+        raise InputError(
+            f"{get.file.path}: names {n_layers:,} layers and holds "
+            f"{len(get.file.tensors):,} tensors"
+        )
     return {
         "model_type": get.architecture,
         "vocab_size": get.file.tensors[_EMBEDDING].shape[0],
         "max_position_embeddings": get("context_length"),
         "hidden_size": get("embedding_length"),
-        "num_hidden_layers": get("block_count"),
+        "num_hidden_layers": n_layers,
         "intermediate_size": get("feed_forward_length"),
         "num_attention_heads": get("attention.head_count"),
         "num_key_value_heads": get(

@@ -181,6 +181,10 @@ def header(tmp_path_factory):
         (lambda data: data[:-64], "is it cut short"),
         (lambda data: data[:1000], "header|fit"),
         (lambda data: data.replace(b"blk.0.attn_k", b"blk.0.attn_q"), "a tensor twice"),
+        (
+            lambda data: edited(data, data.index(b"block_count") + 15, "I", 1 << 24),
+            "names 16,777,216 layers",
+        ),
     ],
 )
 def test_a_file_that_lies_is_one_line(tmp_path, header, spoil, words):
