@@ -14,6 +14,7 @@ from tyro.conf import Positional
 
 from jaxcontam import __version__, errors
 from jaxcontam.data.benchmark import SUFFIXES
+from jaxcontam.data.model_files import GGUF
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.errors import InputError, first_line, install_hint
 from jaxcontam.processes import cpu_cores
@@ -48,8 +49,8 @@ class Doctor:
     """
 
     model: Positional[str | None] = None
-    """Model directory that is to be audited: is it complete? May be left
-    out."""
+    """Model directory or .gguf file that is to be audited: is it complete? May be
+    left out."""
     benchmark: Positional[tuple[str, ...]] = ()
     """Files that it is to be audited on: does the order of each pass the checks?"""
 
@@ -89,8 +90,8 @@ def _is_model(word: str) -> bool:
     """True unless a word names a file, which may be missing, or examples elsewhere."""
     path = Path(word)
     if path.exists():
-        # A file is no model directory, nor is a pipe.
-        return path.is_dir()
+        # A pipe is neither a directory nor a file.
+        return path.is_dir() or (path.suffix == GGUF and path.is_file())
     is_named_so = path.suffix.lower() in (*SUFFIXES, TABLE_SUFFIX, ".gz")
     return not (is_named_so or word.startswith(("hf:", "lm_eval:")))
 
@@ -203,7 +204,8 @@ def hub() -> Iterator[Finding]:
 def model_findings(model: str) -> Iterator[Finding]:
     """Config, weights and tokenizer of a model, without reading the weights."""
     from jaxcontam.models.checkpoint import (
-        model_directory,
+        model_parts,
+        quantisation_of,
         read_config_fields,
         read_decoder_config,
         read_tokenizer,
@@ -211,11 +213,11 @@ def model_findings(model: str) -> Iterator[Finding]:
     from jaxcontam.models.weights import weight_files
 
     try:
-        directory = model_directory(model)
+        folder, directory, adapter = model_parts(model)
         raw = read_config_fields(directory)
         _, config = read_decoder_config(directory)
         files = weight_files(directory)
-        read_tokenizer(directory, raw)
+        read_tokenizer(folder, raw)
     except InputError as e:
         yield ("fault", str(e), e.hint or "")
         return
@@ -223,7 +225,11 @@ def model_findings(model: str) -> Iterator[Finding]:
     size = f"{n / 2**20:.3g} MiB" if n < _GIB else f"{n / _GIB:.2f} GiB"
     about = f"context {config.context:,}, vocabulary {config.vocab_size:,}"
     kind = raw.get("model_type")
-    yield ("ok", f"{model}: {kind}, {size} of safetensors, {about}", "")
+    types = quantisation_of(files)
+    form = f"GGUF ({types}), dequantised when it is read" if types else "safetensors"
+    if adapter is not None:
+        form += f" with the LoRA adapter of {model}"
+    yield ("ok", f"{directory}: {kind}, {size} of {form}, {about}", "")
 
 
 def benchmark_findings(benchmark: str) -> Iterator[Finding]:

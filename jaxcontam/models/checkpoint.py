@@ -6,7 +6,7 @@ No remote code runs and nothing is unpickled.
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -67,14 +67,14 @@ class Checkpoint:
 
 def model_fingerprint(model: str) -> str:
     """Fingerprint of a model, before its weights are read: they are only hashed."""
-    folder, directory, adapter = _parts(model)
+    folder, directory, adapter = model_parts(model)
     raw = read_config_fields(directory)
     tokenizer, _, _ = read_tokenizer(folder, raw)
     files = model_files(directory, adapter)
     return fingerprint_files(files, tokenizer.to_str())
 
 
-def _parts(model: str) -> "tuple[Path, Path, Adapter | None]":
+def model_parts(model: str) -> "tuple[Path, Path, Adapter | None]":
     """Folders of the tokenizer and of the weights, and the adapter of these."""
     folder = model_directory(model)
     adapter = None
@@ -85,6 +85,15 @@ def _parts(model: str) -> "tuple[Path, Path, Adapter | None]":
     base = folder if adapter is None else model_directory(adapter.base)
     is_own = adapter is None or (folder / "tokenizer.json").is_file()
     return folder if is_own else base, base, adapter
+
+
+def quantisation_of(files: Sequence[Path]) -> str:
+    """Types of the weights of a GGUF file, most first; "" of other files."""
+    if files[0].suffix != GGUF:
+        return ""
+    from jaxcontam.models.gguf_file import open_gguf
+
+    return open_gguf(files[0]).quantisation
 
 
 def model_files(directory: Path, adapter: "Adapter | None" = None) -> list[Path]:
@@ -107,7 +116,7 @@ def load_checkpoint(
     A directory with a LoRA adapter alone is its base model with the adapter's changes.
     For `dtype` and `mesh` see `read_weights`, for `context` `at_context`.
     """
-    folder, directory, adapter = _parts(model)
+    folder, directory, adapter = model_parts(model)
     raw = read_config_fields(directory)
     files = model_files(directory, adapter)
     states = [file_state(path) for path in files]
@@ -129,11 +138,6 @@ def load_checkpoint(
             f"{directory}: changed while it was read",
             hint="wait until it is completely written",
         )
-    quantisation = ""
-    if files[0].suffix == GGUF:
-        from jaxcontam.models.gguf_file import open_gguf
-
-        quantisation = open_gguf(files[0]).quantisation
     path = Path(model).resolve()
     return Checkpoint(
         name=printable(
@@ -145,7 +149,7 @@ def load_checkpoint(
         fingerprint=fingerprint,
         stop_ids=_stop_ids(directory, raw, eos_id, n_rows),
         folder=folder,
-        quantisation=quantisation,
+        quantisation=quantisation_of(files),
     )
 
 

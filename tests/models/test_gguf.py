@@ -138,7 +138,7 @@ def test_ids_are_those_of_the_tokenizer_that_a_file_was_made_from(tmp_path, spli
 
 
 def test_a_file_is_a_model_in_commands_and_the_report_names_its_types(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setitem(SIZES, "vocab_size", 320)
     monkeypatch.setitem(
@@ -152,6 +152,9 @@ def test_a_file_is_a_model_in_commands_and_the_report_names_its_types(
     out = tmp_path / "out"
     assert main(["audit", str(path), str(texts), "--out", str(out)]) == 0
     assert "Q8_0" in (out / "report.html").read_text()
+    capsys.readouterr()
+    assert main(["doctor", str(path), str(texts)]) == 0
+    assert "of GGUF (Q8_0, F32)" in capsys.readouterr().out
 
 
 def edited(data, at, code, *values):
