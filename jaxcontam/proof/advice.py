@@ -93,9 +93,8 @@ _DIRECTION = "test only the direction: neighbours are as alike read backwards"
 _LET_DIRECTION = "let a test decide that a reference model can also take"
 _REWRITE = "write the file again without the numbers in its texts"
 _NOTHING_LEFT = (
-    "no order test of this file alone is sound, and the reference model prefers its "
-    "order too: audit other texts of the same benchmark, or test the order of their "
-    "options"
+    "no order test of this file alone is sound{found}; audit other texts of the same "
+    "benchmark, or test the order of their options"
 )
 _REFERENCE = "compare with a model that cannot have seen the file"
 _OTHER_REFERENCE = (
@@ -520,7 +519,10 @@ def _out_of_invalid(
     if not arrow and base_null(test.null) != "reversibility":
         return Step(_DIRECTION, _test_under("reversibility", words))
     if "--reference" in command:
-        return Step(_NOTHING_LEFT)
+        found = ": the verdict stays, but look at the difference from the reference"
+        if isinstance(test, OrderResult) and "reference prefers it" in test.reasons:
+            found = ", and the reference model prefers its order too"
+        return Step(_NOTHING_LEFT.format(found=found))
     flags = (*_reference_flags(command, words), *_with_order(command, "anyway"))
     return Step(_POINTS_FORWARD, flags)
 
