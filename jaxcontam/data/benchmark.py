@@ -44,6 +44,7 @@ from jaxcontam.data.templates import (
 from jaxcontam.errors import InputError
 from jaxcontam.terminal import printable
 
+_GZIP = b"\x1f\x8b"
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt")
 """Suffixes of text files."""
@@ -322,10 +323,12 @@ def read_text(
         # Not utf-8-sig, which counts bytes from after the mark.
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as e:
+        hint = f"run iconv -f {_encoding(data)} -t utf-8 FILE > NEW, with its actual "
+        hint += "encoding"
+        if data.startswith(_GZIP):
+            hint = f"it is compressed: name it {path.name}.gz"
         raise InputError(
-            f"{path}: byte {e.start}: not UTF-8 ({data[e.start]:#04x})",
-            hint=f"run iconv -f {_encoding(data)} -t utf-8 FILE > NEW, with its actual "
-            "encoding",
+            f"{path}: byte {e.start}: not UTF-8 ({data[e.start]:#04x})", hint=hint
         ) from e
 
 

@@ -32,6 +32,9 @@ def model_directory(model: str, *, pickles: bool = False) -> Path:
         return _gguf_in(directory) or directory
     if directory.suffix == ".gguf" and directory.is_file():
         return directory
+    if directory.suffix == ".gguf" and not directory.exists():
+        hint = similar_path(directory, Path.is_file)
+        raise InputError(f"{model}: no such file", hint=hint)
     if model.startswith(("api:", "lm_eval:", "vllm:")):
         raise InputError(
             f"{model}: the weights are required here, but such a model gives only "

@@ -192,6 +192,7 @@ WIDTH = ":4: {} columns (the header has 2)"
         ("a.jsonl", '"one"\n', Q, PLAIN, WHOLE),
         ("a.md", "x", {}, ": unknown suffix '.md'", SUFFIX),
         ("a.txt", "x".encode("utf-16"), {}, ": byte 0: not", "iconv -f utf-16 -t ut"),
+        ("a.txt", b"\x1f\x8b\x08", {}, ": byte 1: not", "compressed: name it a.txt.gz"),
         ("a.jsonl.gz", "x", {}, ": no whole .gz file (Not a gzipped", ""),
         ("a.jsonl.gz", HALF_GZIP, {}, ": no whole .gz file (Compr", ""),
         ("a.parquet.gz", "x", {}, ": unknown suffix '.gz'", SUFFIX),

@@ -237,6 +237,13 @@ def test_a_folder_with_two_files_asks_which(tmp_path):
         model_directory(str(tmp_path))
 
 
+def test_a_missing_file_is_named_with_one_that_is_there(tmp_path):
+    (tmp_path / "smol.gguf").touch()
+    with pytest.raises(InputError, match=r"smoll.gguf: no such file") as caught:
+        model_directory(str(tmp_path / "smoll.gguf"))
+    assert "did you mean" in caught.value.hint
+
+
 def test_without_the_package_the_error_says_how_to_install_it(tmp_path, monkeypatch):
     (path := tmp_path / "model.gguf").write_bytes(b"GGUF" + bytes(40))
     monkeypatch.setitem(sys.modules, "gguf", None)
