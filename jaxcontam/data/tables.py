@@ -267,7 +267,7 @@ class CsvTable:
             f"{where}: the first row holds data, not names of columns "
             f"({_begin(data)!r})",
             hint=f"put a line with {len(header)} names above it, such as {names}, or "
-            "pass --no-header to audit, membership, calibrate or score",
+            "pass --no-header to audit, membership, calibrate, score or release",
         )
 
 
