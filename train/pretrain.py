@@ -16,10 +16,11 @@ import tyro
 from jax.sharding import Mesh
 
 from jaxcontam.cli.main import parse, run_command
+from jaxcontam.data.encoding import WithinRows
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import (
     load_checkpoint,
-    model_directory,
+    model_parts,
     read_config_fields,
     read_fast_tokenizer,
 )
@@ -211,12 +212,17 @@ def read_start(model: str, mesh: Mesh | None = None) -> Start:
             f"{model}: the tokenizer has neither a BOS nor an EOS token",
             hint="one of them stands before each document",
         )
-    folder = model_directory(model)
+    if isinstance(checkpoint.tokenizer, WithinRows):
+        raise InputError(
+            f"{model}: its tokenizer has tokens that the model has no rows for",
+            hint="take them out of tokenizer.json, or resize the model's embedding",
+        )
+    folder, directory, _ = model_parts(model)
     return Start(
         checkpoint=checkpoint,
         prefix_id=checkpoint.prefix_id,
         tokenizer=read_fast_tokenizer(folder),
-        raw_config=read_config_fields(folder),
+        raw_config=read_config_fields(directory),
     )
 
 

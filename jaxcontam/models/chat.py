@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontam.data.encoding import encode_texts, first_added
+from jaxcontam.data.encoding import WithinRows, encode_texts, first_added
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.chat_template import ChatTemplate, Message
 from jaxcontam.models.checkpoint import Checkpoint, read_fast_tokenizer
@@ -39,7 +39,8 @@ class ChatLayout:
             (ids,) = encode_texts(checkpoint.tokenizer, [text])
         else:
             backend = self.tokenizer.backend_tokenizer
-            (ids,) = encode_texts(backend, [self.text(messages, asks=True)])
+            within = WithinRows(backend, checkpoint.config.vocab_size)
+            (ids,) = encode_texts(within, [self.text(messages, asks=True)])
             if prefix_id not in (*ids[:1], first_added(backend)):
                 prefix_id = None
         return prompt_ids(ids, prefix_id=prefix_id, room=room)

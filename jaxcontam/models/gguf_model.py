@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tokenizers import pre_tokenizers
 
+from jaxcontam.data.encoding import take_file
+from jaxcontam.data.model_files import MOST_TOKENS, check_tokenizer_files
 from jaxcontam.errors import InputError, first_line, install_hint, unknown_name
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.gguf_file import GgufFile, open_gguf
@@ -21,12 +24,15 @@ from jaxcontam.models.gguf_file import GgufFile, open_gguf
 Fields = dict[str, Any]
 Cut = tuple[slice, ...]
 
+TOKENIZER = "tokenizer.json"
+
 _EMBEDDING, _HEAD, _FACTORS = "token_embd.weight", "output.weight", "rope_freqs.weight"
 _LONG, _SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 # LLaMA 3's factors of frequencies: low and high factor, and the first context.
 _LLAMA3 = 1.0, 4.0, 8192
 # Layers of the models of 27 B, whose scores are scaled by width over heads.
 _LARGE_GEMMA = {"gemma2": 46, "gemma3": 62}
+_BESIDE = "put it into a folder of its own, with the model's tokenizer.json"
 _GPT2_SPLIT, _DIGITS = "gpt-2", "digits"
 # How text is split before merges, by `tokenizer.ggml.pre`, where transformers, which
 # knows most names, would take GPT-2's way for all others.
@@ -48,8 +54,8 @@ def config_fields(path: Path) -> Fields:
         )
     try:
         fields = _READERS[architecture](_Metadata(file, architecture))
-    except KeyError as e:
-        raise InputError(f"{path}: no field {e}") from e
+    except (KeyError, TypeError, ValueError, ArithmeticError) as e:
+        raise InputError(f"{path}: its fields make no model ({first_line(e)})") from e
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -303,15 +309,20 @@ _NO_WEIGHTS = (_FACTORS, _LONG, _SHORT)
 class GgufTensors:
     """Tensors of a file under the names that a family's safetensors have."""
 
-    def __init__(self, path: Path, wanted: Collection[str], config: DecoderConfig):
-        """Find the tensors that are wanted; others keep their GGUF names."""
-        import gguf
-
+    def __init__(self, path: Path, config: DecoderConfig):
+        """Open a file; nothing is read yet."""
         self._file, self._config = open_gguf(path), config
         self._architecture = _architecture(self._file)
-        known = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
-        names = gguf.get_tensor_name_map(known[self._architecture], config.n_layers)
         self._places: dict[str, str] = {}
+        self.most_weights = sum(math.prod(t.shape) for t in self._file.tensors.values())
+
+    def names(self, wanted: Collection[str]) -> list[str]:
+        """Names of the tensors that are wanted; others keep their GGUF names."""
+        import gguf
+
+        known = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
+        n_layers = self._config.n_layers
+        names = gguf.get_tensor_name_map(known[self._architecture], n_layers)
         for name in wanted:
             place = names.get_name(
                 _EXPERT.sub(".experts.", name), try_suffixes=(".weight", ".bias")
@@ -319,8 +330,7 @@ class GgufTensors:
             if place in self._file.tensors:
                 self._places[name] = place
         unused = self._file.tensors.keys() - {*self._places.values(), *_NO_WEIGHTS}
-        self.names = [*self._places, *sorted(unused)]
-        self.most_weights = sum(math.prod(t.shape) for t in self._file.tensors.values())
+        return [*self._places, *sorted(unused)]
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape as in the family's safetensors."""
@@ -379,9 +389,12 @@ def _by_head(rows: np.ndarray, n_heads: int) -> np.ndarray:
 def gguf_tokenizer(path: Path) -> Any:
     """The fast tokenizer of transformers that a file's metadata describe.
 
-    Its chat template is the file's. Without torch.
+    Its chat template is the file's. Without torch. A tokenizer.json in a folder with
+    no other GGUF file comes first.
     """
-    file = open_gguf(path)
+    folder, file = path.parent, open_gguf(path)
+    if (folder / TOKENIZER).is_file() and [*folder.glob("*.gguf")] == [path]:
+        return _loaded(path, lambda: _of_folder(folder))
     try:
         from transformers import PreTrainedTokenizerFast
         from transformers.integrations.gguf import gguf_tokenizer_mapping as ggml
@@ -396,27 +409,17 @@ def gguf_tokenizer(path: Path) -> Any:
         for key, name in known.items()
         if f"tokenizer.{key}" in file.fields
     }
-    if not isinstance(tokens := fields.get("tokens"), list):
-        raise InputError(
-            f"{path}: holds no tokenizer",
-            hint="put it into a folder of its own, with the model's tokenizer.json",
-        )
+    tokens = fields.get("tokens")
+    if not isinstance(tokens, list):
+        raise InputError(f"{path}: holds no tokenizer", hint=_BESIDE)
+    if len(tokens) > MOST_TOKENS:
+        raise InputError(f"{path}: {len(tokens):,} tokens (at most {MOST_TOKENS:,})")
     split = fields.get("pre_tokenizer_type", "default")
     is_bytes = fields.get("tokenizer_type") == "gpt2"
     if is_bytes and split not in {*_SPLITS, *ggml.GGUF_PRE_TOKENIZER_SPLITS}:
         raise InputError(
             f"{path}: its tokenizer splits text as {split!r}, which is unknown here",
-            hint="put it into a folder of its own, with the model's tokenizer.json",
-        )
-    backend, _ = ggml.convert_gguf_tokenizer(_architecture(file), fields)
-    if is_bytes and _SPLITS.get(split) == _DIGITS:
-        from tokenizers import pre_tokenizers
-
-        backend.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Digits(individual_digits=True),
-                pre_tokenizers.ByteLevel(add_prefix_space=False),
-            ]
+            hint=_BESIDE,
         )
     special = {
         f"{name}_token": tokens[i]
@@ -424,6 +427,41 @@ def gguf_tokenizer(path: Path) -> Any:
         if isinstance(i := file.fields.get(f"tokenizer.ggml.{key}_token_id"), int)
         and 0 <= i < len(tokens)
     }
-    loaded = PreTrainedTokenizerFast(tokenizer_object=backend, **special)
-    loaded.chat_template = file.fields.get("tokenizer.chat_template")
+
+    def made() -> Any:
+        backend, _ = ggml.convert_gguf_tokenizer(_architecture(file), fields)
+        if is_bytes and _SPLITS.get(split) == _DIGITS:
+            backend.pre_tokenizer = pre_tokenizers.Sequence(
+                [
+                    pre_tokenizers.Digits(individual_digits=True),
+                    pre_tokenizers.ByteLevel(add_prefix_space=False),
+                ]
+            )
+        loaded = PreTrainedTokenizerFast(tokenizer_object=backend, **special)
+        template = file.fields.get("tokenizer.chat_template")
+        loaded.chat_template = template if isinstance(template, str) else None
+        return loaded
+
+    return _loaded(path, made)
+
+
+def _of_folder(folder: Path) -> Any:
+    from transformers import PreTrainedTokenizerFast
+
+    check_tokenizer_files(folder)
+    loaded = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    take_file(loaded, folder / TOKENIZER)
     return loaded
+
+
+def _loaded(path: Path, load: Callable[[], Any]) -> Any:
+    try:
+        return load()
+    except InputError:
+        raise
+    except Exception as e:  # tokenizers raises Exception itself
+        raise InputError(
+            f"{path}: the tokenizer does not load "
+            f"({type(e).__name__}: {first_line(e)})",
+            hint=_BESIDE,
+        ) from e

@@ -6,7 +6,7 @@ A pickle is refused rather than opened: it can run any code.
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,12 +97,11 @@ def read_weights(
     operands, float32 or bfloat16, which is faster but less accurate. Without a mesh
     weights are whole on the first device.
     """
-    wanted = _wanted(family, config)
     source: Any
     if directory.suffix == GGUF:
         from jaxcontam.models.gguf_model import GgufTensors
 
-        source = GgufTensors(directory, {*wanted, family.head}, config)
+        source = GgufTensors(directory, config)
     else:
         source = _Safetensors(files)
     if adapter is not None:
@@ -120,7 +119,9 @@ def read_weights(
             "model",
         )
     sharding = None if mesh is None else mesh_sharding(nnx.state(decoder), mesh)
-    names = _names_on_disk(source.names, wanted, family, config, directory)
+    wanted = _wanted(family, config)
+    found = source.names({*wanted, family.head})
+    names = _names_on_disk(found, wanted, family, config, directory)
 
     def read(name: str, shape: tuple[int, ...], cut: Slices) -> np.ndarray:
         if (found := source.shape(names[name])) != shape:
@@ -214,19 +215,22 @@ class _Safetensors:
         self._places: dict[str, Path] = {}
         for path in files:
             check_tensor_names(path)
-            with _open(path) as handle:
+            with open_tensors(path) as handle:
                 self._places |= dict.fromkeys(handle.keys(), path)
-        self.names = list(self._places)
         # The narrowest type has one byte per weight.
         self.most_weights = sum(path.stat().st_size for path in files)
 
+    def names(self, wanted: Collection[str]) -> list[str]:
+        del wanted  # every tensor has the family's name
+        return list(self._places)
+
     def shape(self, name: str) -> tuple[int, ...]:
-        with _open(self._places[name]) as handle:
+        with open_tensors(self._places[name]) as handle:
             return tuple(handle.get_slice(name).get_shape())
 
     def read(self, name: str, cut: Slices) -> np.ndarray:
         # Opened anew for each: pages of a mapped file stay in memory until it closes.
-        with _open(path := self._places[name]) as handle:
+        with open_tensors(path := self._places[name]) as handle:
             tensor = handle.get_slice(name)
             if (kind := tensor.get_dtype()) not in _KINDS:
                 raise InputError(
@@ -238,7 +242,8 @@ class _Safetensors:
 
 
 @contextlib.contextmanager
-def _open(path: Path) -> Iterator[Any]:
+def open_tensors(path: Path) -> Iterator[Any]:
+    """Open a safetensors file for the block."""
     try:
         with safe_open(path, "np") as handle:
             yield handle

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.encoding import Encoder
+from jaxcontam.data.encoding import Encoder, WithinRows
 from jaxcontam.data.model_files import GGUF
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.opened import OpenModel
@@ -82,7 +82,10 @@ def chat_texts(
                 f"{benchmark.name}: example {i + 1}",
                 hint="put it into another turn, or leave out the flag",
             )
-    return written, layout.tokenizer.backend_tokenizer
+    backend = layout.tokenizer.backend_tokenizer
+    # A template may write a token that the model has no row for.
+    n_rows = model.vocab_size
+    return written, backend if n_rows is None else WithinRows(backend, n_rows)
 
 
 def _stand_in_order(parts: Sequence[str], written: str) -> bool:

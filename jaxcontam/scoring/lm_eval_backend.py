@@ -27,7 +27,6 @@ from jaxcontam.arguments import Dtype
 from jaxcontam.data.encoding import own_ids
 from jaxcontam.models.checkpoint import (
     load_checkpoint,
-    model_directory,
     read_fast_tokenizer,
 )
 from jaxcontam.models.generation import Sampling, continuations
@@ -56,7 +55,8 @@ class JaxcontamLM(TemplateLM):
         super().__init__()
         del batch_size, max_batch_size, device
         self._checkpoint = load_checkpoint(pretrained, dtype=dtype)
-        self._tokenizer = read_fast_tokenizer(model_directory(pretrained))
+        assert self._checkpoint.folder is not None
+        self._tokenizer = read_fast_tokenizer(self._checkpoint.folder)
         named = self._tokenizer.bos_token_id, self._tokenizer.eos_token_id
         known = [i for i in (*named, self._checkpoint.prefix_id) if i is not None]
         if not known:
@@ -114,6 +114,9 @@ class JaxcontamLM(TemplateLM):
             np.array((context + own)[-(self.max_length + 1) :], np.int32)
             for _, context, own in requests
         ]
+        n_rows = self._checkpoint.config.vocab_size
+        if (largest := max((ids.max() for ids in sequences), default=0)) >= n_rows:
+            raise ValueError(f"a text has id {largest}, the model has {n_rows} rows")
         found = []
         for scores, (_, _, own) in zip(
             self._scorer.tokens(sequences), requests, strict=True

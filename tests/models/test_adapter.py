@@ -76,6 +76,8 @@ def test_weights_are_the_bases_with_the_low_rank_changes(folders, changes, scale
         ({"peft_type": "IA3"}, "not a plain LoRA adapter"),
         ({"use_dora": True}, "not a plain LoRA adapter"),
         ({"r": 0}, "not a plain LoRA adapter"),
+        ({"rank_pattern": {"^model.*q_proj": 2}}, "not a plain LoRA adapter"),
+        ({"alpha_pattern": {"q_proj": "2"}}, "not a plain LoRA adapter"),
         ({"base_model_name_or_path": None}, "names no base model"),
         ({"base_model_name_or_path": "/no/such/base"}, "/no/such/base: no such model"),
     ],
@@ -87,12 +89,26 @@ def test_an_adapter_that_cannot_be_merged_is_refused(folders, changes, words):
         load_checkpoint(str(own))
 
 
-def test_an_adapter_of_another_model_is_refused(folders):
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda held: {n.replace(".1.", ".7."): x for n, x in held.items()}, "changes"),
+        (lambda held: {n: x for n, x in held.items() if "lora_A" in n}, "has shape"),
+        (lambda held: {n: x[:, :-1] for n, x in held.items()}, "has shape"),
+        (lambda held: held | {"model.norm.weight": np.ones(3, "f4")}, "has shape"),
+    ],
+)
+def test_an_adapter_of_another_model_is_refused(folders, change, words):
     _, own = folders
     path = own / "adapter_model.safetensors"
-    held = load_file(path)
-    save_file({name.replace(".1.", ".7."): x for name, x in held.items()}, path)
-    with pytest.raises(InputError, match=r"changes model\.layers\.7\..*does not have"):
+    held = {
+        name: np.ascontiguousarray(x) for name, x in change(load_file(path)).items()
+    }
+    save_file(held, path)
+    with pytest.raises(InputError, match=words):
+        load_checkpoint(str(own))
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(InputError, match="not a safetensors file"):
         load_checkpoint(str(own))
 
 
