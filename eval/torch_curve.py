@@ -160,7 +160,7 @@ def _torch(
 
 
 def decay_groups(model: Any) -> dict[bool, list[Any]]:
-    """Weights that decay and those that do not, as `train.step.adamw` has it."""
+    """Weights that decay and those that do not, as `train.optimizer.kernels` has it."""
     groups: dict[bool, list[Any]] = {True: [], False: []}
     for name, weight in model.named_parameters():
         # Biases and norms have one axis.

@@ -31,6 +31,7 @@ _LONGEST = 60
 _URL = re.compile(r"\w\w+:/")
 # A line for a shell keeps its flags.
 _PROGRAM = re.compile(r"\b(vllm serve|hf \w+|pip install|jaxcontam \w+)\b")
+_FLAG_AND_VALUE = re.compile(r"(--[a-z][a-z-]*) ([^\s;]+)")
 _COMMA = re.compile(r",(?=\s*\w*(?:[:,]|$))")
 _KINDS: dict[Any, str] = {
     int: "a whole number",
@@ -135,10 +136,16 @@ def check_names(kind: type, fields: Mapping[str, Any], of: str) -> None:
             raise unknown_argument(of, name, known)
 
 
+def _as_keyword(found: re.Match[str]) -> str:
+    name, value = keyword_of(found[1]), found[2]
+    # In capitals it stands for any.
+    return f"{name}={value if value.isupper() else repr(value)}"
+
+
 def unknown_argument(of: str, name: str, known: Collection[str]) -> InputError:
     """An argument of a function that it has not, or not any more."""
     if (new := new_flag(of, flag_of(name))) is not None:
-        return gone(name, new)
+        return gone(name, _FLAG_AND_VALUE.sub(_as_keyword, new))
     return unknown_name(f"argument of {of}", name, known)
 
 
@@ -165,14 +172,24 @@ class NamedFields:
         return found.get(role)
 
 
-def with_settings(words: Sequence[str]) -> list[tuple[str, str | None]]:
-    """Names, blanks or commas between, as `NAME` or `NAME:SETTING`.
+def with_settings(
+    words: Sequence[str], *, flag: str, several: Collection[str] = ()
+) -> list[tuple[str, str | None]]:
+    """Names, blanks or commas between, as `NAME` or `NAME:SETTING`, each once.
 
-    A setting may be a path, and so hold a comma before what is no name.
+    A setting may be a path, and so hold a comma before what is no name. Names in
+    `several` may have more settings than one.
     """
+    found: dict[tuple[str, str | None], None] = {}
     parts = (part.strip() for word in words for part in _COMMA.split(word))
-    found = (part.partition(":") for part in parts if part)
-    return [(name, setting if colon else None) for name, colon, setting in found]
+    for name, colon, setting in (part.partition(":") for part in parts if part):
+        if colon and not setting:
+            raise InputError(f"{flag} {name}: nothing follows the colon")
+        own = name, setting or None
+        if name not in several and any(n == name for n, _ in found.keys() - {own}):
+            raise InputError(f"{flag} names {name} twice, in different ways")
+        found[own] = None
+    return [*found]
 
 
 @functools.cache

@@ -17,8 +17,8 @@ GONE = {
     "membership --limit": "--sample N",
     "membership --label-field": "--fields member=FIELD",
     "membership --primary": "--scores NAME auto: the first that is named decides",
-    "membership --corpus": "--scores dc_pdd:FILE",
-    "membership --masked-lm": "--scores neighbourhood:FOLDER",
+    "membership --corpus": "--scores auto dc_pdd:FILE",
+    "membership --masked-lm": "--scores auto neighbourhood:FOLDER",
     "inflation --limit": "--sample N",
     "inflation --scores": "--scored",
     "inflation --reference": "--references A B",
@@ -70,7 +70,7 @@ GONE = {
 }
 """A command, a flag of one, or a flag of several, that left -> what to use instead."""
 
-_PERMUTED = ("stratified", "permutation", "sharded_t", "options")
+_PERMUTED = ("stratified", "permutation", "sharded_t", "sharded_t_released", "options")
 
 
 def new_flag(command: str, flag: str) -> str | None:

@@ -106,6 +106,9 @@ def test_unordered_texts_are_not_scored_and_say_so():
     # The model is no word of a command line.
     assert str(step).endswith("(reference=OTHER_MODEL, order='anyway')")
     assert "order='anyway'" in printed and "--" not in printed
+    # A word that was given stays.
+    again = jaxcontam.audit(reader([]), sorted(texts(2), key=len), order="random")
+    assert "order=('random', 'anyway')" in str(again.next_steps[0])
     with pytest.raises(KeyError, match="direction"):
         result["direction"]
 

@@ -18,7 +18,7 @@ from flax import nnx
 from jaxcontam.errors import InputError, StorageError
 from jaxcontam.models.decoder import Decoder, abstract_decoder
 from jaxcontam.processes import broadcast_bytes, is_first
-from train.config import Config, config_from_json, config_to_json
+from train.config import OTHER_VERSION, Config, config_from_json, config_to_json
 
 CHECKPOINTS_DIR = "checkpoints"
 
@@ -186,7 +186,7 @@ def restore_params(
     meta = json.loads((folder / str(step) / _META / "metadata").read_text())
     try:
         config = config_from_json(meta["config"])
-    except (KeyError, TypeError) as e:
+    except OTHER_VERSION as e:
         raise InputError(
             f"{folder}: a configuration of another version ({e})",
             hint="python -m train.export of the version that trained it",

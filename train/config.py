@@ -167,7 +167,7 @@ class ConfigFlags(option_flags((Config, *PARTS.values())), _Preset):
     def __post_init__(self) -> None:
         if self.preset is not None and self.preset not in PRESETS:
             raise unknown_name("preset", self.preset, PRESETS)
-        check_options(self)
+        check_options(self, ConfigFlags)
 
     def configured(self, base: Config | None = None) -> Config:
         """The preset, or another configuration, with what the flags change."""
@@ -277,6 +277,10 @@ def config_from_json(fields: Mapping[str, Any]) -> Config:
     return Config(**{**fields, **parts, "decoder": DecoderConfig(**shape)})
 
 
+OTHER_VERSION = (AttributeError, KeyError, TypeError, ValueError)
+"""Errors of `config_from_json` for what another version stored."""
+
+
 def recipe_now(recipe: Any, **data: Any) -> Any:
     """A stored configuration in the fields of this version, to compare it with another.
 
@@ -286,5 +290,5 @@ def recipe_now(recipe: Any, **data: Any) -> Any:
     """
     try:
         return config_to_json(config_from_json({"data": data} | recipe))
-    except (AttributeError, KeyError, TypeError):
+    except OTHER_VERSION:
         return recipe

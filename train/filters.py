@@ -11,7 +11,7 @@ from train.options import AT_LEAST_1, option
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """What becomes of texts; the manifest's recipe has every field."""
+    """How texts are read; the manifest's recipe has every field."""
 
     separator: str = option("\n", r"Text after each example (default: \n)")
     max_example_tokens: int | None = option(

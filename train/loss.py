@@ -6,8 +6,8 @@ matrix products for each piece, as without the fusion, and nothing to keep.
 
 To add a term: its flag as a field of `Compute`, its sum and slope in `_by_pieces`, and
 its name among the numbers that `batch_loss` returns beside the loss. They reach
-metrics.jsonl and training.html by that name; a `cross_entropy` among them is what is
-measured of texts that are held out.
+metrics.jsonl and training.html by that name, which none of the log's own fields may
+have; a `cross_entropy` among them is what is measured of texts that are held out.
 
 Dimension key
     B  rows of a device, or of a micro-batch

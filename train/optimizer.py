@@ -32,6 +32,8 @@ class Optimizer:
 
 def make_optimizer(options: Optimizer, n_steps: int) -> optax.GradientTransformation:
     """Updates of clipped gradients, with the learning rate of `n_steps`."""
+    if options.optimizer != "adamw":
+        raise ValueError(f"optimizer must be 'adamw', got {options.optimizer!r}")
     rate = learning_rate(options, n_steps)
     rule = optax.adamw(
         rate,

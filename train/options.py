@@ -53,9 +53,12 @@ def option_flags(parts: Sequence[type]) -> Any:
     return dataclasses.make_dataclass("Options", fields, frozen=True, kw_only=True)
 
 
-def check_options(flags: Any) -> None:
-    """Refuse values that no training has."""
-    for one in dataclasses.fields(flags):
+def check_options(flags: Any, options: Any) -> None:
+    """Refuse values that no training has; `options` is a class with the options.
+
+    A command may declare one of them again, for a default of its own.
+    """
+    for one in dataclasses.fields(options):
         rule, value = one.metadata.get("rule"), getattr(flags, one.name)
         if rule is not None and value is not None and not rule[1](value):
             raise InputError(f"{flag_of(one.name)} must be {rule[0]}, got {value}")

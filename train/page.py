@@ -187,7 +187,9 @@ def _loss_figure(
     means_N = _local_means(losses_N, reach)
     shown = np.unique(np.linspace(0, N - 1, min(N, _MOST_POINTS)).astype(np.int64))
     lines = [_LINE * (len(planted) + 1.5)] if planted else []
-    reported = [name for name in metrics[0] if name not in _USUAL]
+    # Another version may have gone on with a run, whose loss reports other numbers.
+    names = dict.fromkeys(name for row in metrics for name in row)
+    reported = [name for name in names if name not in _USUAL]
     small = [_SMALL] * (1 + bool(reported))
     with matplotlib.rc_context(STYLE):
         figure, (top, norms, *below) = _panels([_TALL, *small, *lines], n_tokens)
@@ -205,7 +207,7 @@ def _loss_figure(
             drawn.append((below.pop(0), "reported", reported))
         for axes, label, names in drawn:
             for name, colour in zip(names, itertools.cycle((BLUE, GREY, ORANGE))):
-                one_N = np.array([row[name] for row in metrics], np.float64)
+                one_N = np.array([row.get(name) for row in metrics], np.float64)
                 axes.plot(tokens_N[shown], one_N[shown], color=colour, lw=0.8)
                 axes.lines[-1].set_label(name.replace("_norm", "s"))
             axes.set_ylabel(label)

@@ -367,7 +367,7 @@ class Copy:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timed:
-    """What to train on together from a share of training on; None is a random time."""
+    """Spans trained on together, from a share of training on; None: a random time."""
 
     fraction: float | None
     spans: tuple[_Span, ...]

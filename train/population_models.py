@@ -96,7 +96,7 @@ class Design:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Texts:
-    """Background and pool of models of one vocabulary; `refused` is by a filter."""
+    """Background and pool of models of one vocabulary; `refused` are indices."""
 
     tokenizer: Tokenizer
     prefix_id: int

@@ -176,6 +176,10 @@ def prepare(
                 hint=f"--steps {-(-planted // config.step_tokens)}, or fewer copies",
             )
     refused_M = refused(corpus, keep)
+    if len(refused_M) == len(cache.lengths):
+        raise InputError(
+            "the filter leaves out every document", hint="see train/filters.py"
+        )
     out_M = np.zeros(0, np.int64)
     if options.validation_tokens is not None:
         out_M = held_out(
@@ -185,7 +189,7 @@ def prepare(
             without=refused_M,
         )
     validation = validation_rows(cache.chosen(out_M), first_id, config)
-    if len(out_M) and not len(validation):
+    if options.validation_tokens is not None and not len(validation):
         raise InputError(
             f"--validation-tokens {options.validation_tokens} do not fill a step of "
             f"{config.batch_rows} rows of {config.context}",

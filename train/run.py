@@ -437,6 +437,12 @@ class RunLog:
         """Measure the loss of what is held out, write it and say it."""
         with self.progress.paused("validating"):
             loss = measure()
+        if not math.isfinite(loss):
+            raise InputError(
+                f"training diverged: the loss of held-out text after step {step} is "
+                f"{loss}",
+                hint="lower the learning rate",
+            )
         bits = loss / math.log(2) * self._tokens_per_byte
         row = {"step": step, "tokens": step * self._step_tokens, "loss": loss}
         self._validation.append([row | {"bits_per_byte": bits}])

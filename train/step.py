@@ -219,7 +219,7 @@ def _without_gradients(
 ) -> tuple[Numbers, Any]:
     """The loss, with zeros where gradients stand, which nobody reads."""
     total, numbers = loss(params, batch_BT)
-    return {"loss": total, **numbers}, jax.tree.map(jnp.zeros_like, params)
+    return {**numbers, "loss": total}, jax.tree.map(jnp.zeros_like, params)
 
 
 def _with_gradients(
@@ -230,7 +230,7 @@ def _with_gradients(
 
     def differentiate(params: nnx.State, part_BT: jax.Array) -> tuple[Numbers, Any]:
         (total, numbers), gradients = with_numbers(params, part_BT)
-        return {"loss": total, **numbers}, gradients
+        return {**numbers, "loss": total}, gradients
 
     if n == 1:
         return differentiate(params, batch_BT)
@@ -239,17 +239,14 @@ def _with_gradients(
         raise ValueError(f"rows of a device must divide by {n} micro-batches, got {B}")
     parts_NBT = batch_BT.reshape(n, B // n, width)
 
-    def add(total, part_BT: jax.Array):
-        return jax.tree.map(jnp.add, total, differentiate(params, part_BT)), None
+    def add(total: Any, part_BT: jax.Array) -> tuple[Any, Numbers]:
+        numbers, gradients = differentiate(params, part_BT)
+        return jax.tree.map(jnp.add, total, gradients), numbers
 
-    # Like the rows, so that within `shard_map` they count as each device's own.
-    numbers, _ = jax.eval_shape(differentiate, params, parts_NBT[0])
-    zeros = jax.tree.map(
-        lambda one: jnp.zeros_like(batch_BT, shape=one.shape, dtype=one.dtype), numbers
-    )
-    zero = zeros, jax.tree.map(jnp.zeros_like, params)
-    total, _ = jax.lax.scan(add, zero, parts_NBT)
-    return jax.tree.map(lambda part: part / n, total)
+    zero = jax.tree.map(jnp.zeros_like, params)
+    total, numbers = jax.lax.scan(add, zero, parts_NBT)
+    mean = functools.partial(jnp.mean, axis=0, dtype=jnp.float32)
+    return jax.tree.map(mean, numbers), jax.tree.map(lambda part: part / n, total)
 
 
 def abstract_params(config: DecoderConfig) -> nnx.State:

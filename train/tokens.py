@@ -184,7 +184,7 @@ class Documents:
 
 
 def refused(documents: Iterable[str], keep: Callable[[str], bool] | None) -> np.ndarray:
-    """Indices of the documents that a filter does not keep, int64; they are read."""
+    """Indices of the documents that a filter does not keep, int64; reads them all."""
     if keep is None:
         return np.zeros(0, np.int64)
     return np.array([i for i, text in enumerate(documents) if not keep(text)], np.int64)

@@ -268,7 +268,8 @@ def _our_step(
     import optax
     from flax import nnx
 
-    from train.step import PLAIN, Compute, training_step
+    from train.loss import PLAIN, Compute
+    from train.step import training_step
 
     compute = PLAIN
     if like is not None:

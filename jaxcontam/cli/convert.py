@@ -166,7 +166,7 @@ def _is_stored_zip(path: Path, size: int) -> bool:
         members = archive.infolist()
     is_stored = all(one.compress_type == zipfile.ZIP_STORED for one in members)
     if not is_stored or sum(one.file_size for one in members) > size:
-        raise ValueError("an archive larger when unpacked than it says")
+        raise ValueError("an archive that unpacks into more than the file")
     return True
 
 

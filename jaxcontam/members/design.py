@@ -52,9 +52,9 @@ class MembershipDesign(TextFlags, NamedFields):
     folder (else 100)."""
     scores: tuple[str, ...] = (AUTO,)
     """Names of scores, separated by blanks or commas, or auto (one pass or two), or
-    all. The first named score decides, else min_k: choose it beforehand. dc_pdd:FILE
-    reads token frequencies from text files; neighbourhood:FOLDER takes neighbours from
-    a masked language model (default: edits of words)."""
+    all. The first word decides, auto and all by min_k: choose it beforehand.
+    dc_pdd:FILE reads token frequencies from text files; neighbourhood:FOLDER takes
+    neighbours from a masked language model (default: edits of words)."""
     k: float = 20.0
     """Percentage of least likely tokens that the Min-K% family keeps."""
     reference: Any = None
@@ -76,7 +76,7 @@ class MembershipDesign(TextFlags, NamedFields):
         for rate in self.fpr:
             if not 0 < rate < 1:
                 raise InputError(f"--fpr must lie between 0 and 1, got {rate:g}")
-        for name, setting in with_settings(self.scores):
+        for name, setting in self._named_scores:
             if setting is not None and name not in (OF_CORPUS, OF_MASKED):
                 raise InputError(f"--scores {name}:{setting}: {name} takes no file")
         if self.masked_lm is not None and not self.masked_lm.is_dir():
@@ -103,7 +103,7 @@ class MembershipDesign(TextFlags, NamedFields):
     @property
     def score_names(self) -> tuple[str, ...]:
         """Names after `--scores`, auto and all among them."""
-        return tuple(name for name, _ in with_settings(self.scores))
+        return tuple(dict.fromkeys(name for name, _ in self._named_scores))
 
     @property
     def corpus(self) -> tuple[Path, ...]:
@@ -116,5 +116,10 @@ class MembershipDesign(TextFlags, NamedFields):
         return next(iter(self._settings(OF_MASKED)), None)
 
     def _settings(self, score: str) -> tuple[Path, ...]:
-        found = with_settings(self.scores)
-        return tuple(Path(one) for name, one in found if name == score and one)
+        return tuple(
+            Path(one) for name, one in self._named_scores if name == score and one
+        )
+
+    @property
+    def _named_scores(self) -> list[tuple[str, str | None]]:
+        return with_settings(self.scores, flag="--scores", several=(OF_CORPUS,))

@@ -13,6 +13,7 @@ from jaxcontam.arguments import path_word
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples
 from jaxcontam.data.templates import typed_newlines
+from jaxcontam.errors import InputError
 from jaxcontam.orders.methods import (
     DIRECTION,
     AskedTest,
@@ -374,6 +375,11 @@ class Calibrate(ScoringFlags, FirstTextsFlags, ReportFlags):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "draws", "max_example_tokens")
+        if self.separator.startswith("chat:"):
+            raise InputError(
+                f"--separator {self.separator}: calibrate reads no chat templates",
+                hint="leave it out",
+            )
         for test in self.asked:
             order_method(test.name)
 

@@ -183,6 +183,13 @@ class AuditDesign(NamedFields, RecordText):
         """Refuse a number of files that the design does not fit."""
         if not n_files:
             raise InputError("no benchmark file", hint="name at least one")
+        for word in map(str, self.seed_files):
+            # A seed file that is missing is named when it is read.
+            if not Path(word).suffix and not Path(word).exists():
+                raise InputError(
+                    f"--order {word}: not random, anyway, or a seed file",
+                    hint="separate words by blanks" if "," in word else "",
+                )
         n_seeds = len(self.seed_files)
         if n_seeds and n_seeds != n_files:
             raise InputError(
@@ -210,6 +217,10 @@ def design_of(**fields: Any) -> AuditDesign:
         order = (order,)
     if isinstance(order, Sequence):
         fields["order"] = tuple(
-            str(one) if isinstance(one, Path) else one for one in order
+            # A path is no word, whatever its name.
+            (f"./{one}" if str(one) in (RANDOM, ANYWAY) else str(one))
+            if isinstance(one, Path)
+            else one
+            for one in order
         )
     return AuditDesign(**fields)

@@ -320,16 +320,14 @@ def asked_tests(
     for word in words:
         name, *settings = (part.strip() for part in word.split(":"))
         check_names("test", (name,), _tests() if known is None else known)
-        own, is_options = (
-            _tests()[name].default_orders,
-            name == answer_options.METHOD.name,
-        )
+        own = _tests()[name].default_orders
+        is_options = name == answer_options.METHOD.name
         has_number = own not in (None, 1)
         n, fixed = None, False
         for setting in settings:
             if setting == "fixed" and is_options:
                 fixed = True
-            elif has_number and setting.isdecimal() and int(setting) > 0:
+            elif has_number and n is None and setting.isdecimal() and int(setting) > 0:
                 n = int(setting)
             else:
                 takes = "a number of orders, at least 1" if has_number else "no number"
@@ -340,7 +338,11 @@ def asked_tests(
                     if has_number
                     else "leave it out",
                 )
-        found.setdefault(name, AskedTest(name, n, fixed))
+        asked = AskedTest(name, n, fixed)
+        if found.setdefault(name, asked) != asked:
+            raise InputError(
+                f"--tests names {name} twice, in different ways", hint="name it once"
+            )
     return tuple(found.values())
 
 

@@ -455,15 +455,20 @@ class Step(NamedTuple):
 
 
 def _keywords(flags: Sequence[str]) -> str:
-    said: list[str] = []
+    own: list[str] = []
+    said: dict[str, list[str]] = {}
     for word in flags:
         if word.startswith("--"):
-            said.append(f"{keyword_of(word)}=True")
+            own = said.setdefault(keyword_of(word), [])
         else:
             # A folder of the command line is a model of any kind here.
-            value = "OTHER_MODEL" if word == "DIR" else repr(word)
-            said[-1] = said[-1].replace("=True", f"={value}")
-    return ", ".join(said)
+            own.append("OTHER_MODEL" if word == "DIR" else repr(word))
+    values = (
+        f"({', '.join(own)})" if own[1:] else (*own, "True")[0] for own in said.values()
+    )
+    return ", ".join(
+        f"{name}={value}" for name, value in zip(said, values, strict=True)
+    )
 
 
 def next_steps(
@@ -549,7 +554,9 @@ def _after_suspicion(
     if reasons - {"weak"} and flags:
         # The test that then decides, if the command names another.
         if file.attracting is not None and "--tests" in command:
-            flags = ("--tests", file.attracting.method, *flags)
+            name = file.attracting.method
+            asked = (x for x in _named_tests(command) if x.split(":")[0] == name)
+            flags = ("--tests", next(asked, name), *flags)
         what = "each list of options" if is_of_options(file.test) else "the file"
         steps.append(Step(_SHUFFLED.format(what=what), flags))
     return steps

@@ -4,6 +4,7 @@ Nothing here needs a model.
 """
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,6 +34,7 @@ from jaxcontam.reports.flags import check_positive
 CDD, BLEURT, EMBEDDING = "cdd", "bleurt", "embedding"
 MEASURES = (BLEURT, EMBEDDING)
 _CDD_SAMPLES, _SPLIT = 20, "test"
+_NAME_AND_SPLIT = re.compile(r"(.*):([\w.-]+)")
 OPTION, PATHS = "ts_guessing_option", "file_path"
 
 
@@ -83,22 +85,23 @@ class ReplicationDesign(NamedFields, RecordText):
     def __post_init__(self) -> None:
         check_fields(self)
         check_positive(self, "sample", "new_tokens")
+        _ = self.label_names
         if (self.named("first") is None) != (self.named("second") is None):
             raise InputError("--fields: first= and second= go together")
-        for name, setting in with_settings(self.compare):
+        for name, setting in self.settings.items():
             check_names("method of --compare", (name,), (*COMPARISONS, *MEASURES))
             if name in MEASURES and not setting:
                 what = "FOLDER" if name == BLEURT else "MODEL"
                 raise InputError(f"--compare {name}: write {name}:{what}")
             is_number = setting is None or (name == CDD and setting.isdecimal())
-            if name in COMPARISONS and not (is_number and setting != "0"):
+            if name in COMPARISONS and not (is_number and int(setting or 1) > 0):
                 takes = "a number, at least 1" if name == CDD else "nothing after it"
                 raise InputError(f"--compare {name}:{setting}: {name} takes {takes}")
 
     @property
     def settings(self) -> dict[str, str | None]:
         """Methods and measures of --compare, and what stands after their names."""
-        return dict(with_settings(self.compare))
+        return dict(with_settings(self.compare, flag="--compare"))
 
     @property
     def comparisons(self) -> tuple[str, ...]:
@@ -114,15 +117,21 @@ class ReplicationDesign(NamedFields, RecordText):
     def label_names(self) -> tuple[str, ...]:
         """Names of labels that are numbers."""
         named = self.named("labels")
-        return () if named is None else tuple(map(str.strip, named.split(",")))
+        names = () if named is None else tuple(map(str.strip, named.split(",")))
+        if not all(names):
+            raise InputError(f"--fields labels={named}: a name is empty")
+        return names
 
     @property
     def names(self) -> tuple[str | None, str]:
         """Names of dataset and partition in the instructions."""
         if self.dataset_name is None:
             return None, _SPLIT
-        name, colon, split = self.dataset_name.rpartition(":")
-        return (name or None, split) if colon else (split, _SPLIT)
+        # A name may hold a colon itself: "hf:org/name", "SuperGLUE: RTE".
+        found = _NAME_AND_SPLIT.fullmatch(self.dataset_name)
+        if found is None:
+            return self.dataset_name, _SPLIT
+        return found[1] or None, found[2]
 
 
 def check_reference(design: ReplicationDesign) -> None:

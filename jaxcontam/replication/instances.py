@@ -485,7 +485,7 @@ def load_prompts(task: str, path: Path | None = None) -> Prompts:
                     f"{where}: {task}.general: has the place {{{place}}}",
                     hint="the general instruction must not name the partition",
                 )
-    stop = tables.get("stop", [])
+    stop = table.get("stop", tables.get("stop", []))
     if not isinstance(stop, list) or not all(s and isinstance(s, str) for s in stop):
         raise InputError(f"{where}: stop must be a list of texts, none empty")
     words = json.dumps([*templates.values(), *stop]).encode()

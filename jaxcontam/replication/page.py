@@ -106,7 +106,7 @@ _ROWS = (
         gives="the three tests above on BLEURT, such as bleurt_sign_flip",
         needs="completions, and a checkpoint (--compare bleurt:DIR)",
         cost=_BOTH,
-        finds="similar meaning, in other words",
+        finds="also similar meaning in different words",
         source=f"{_GOLCHIN}; Sellam et al. 2020",
     ),
     ReplicationMethod(

@@ -260,7 +260,8 @@ def _instance(
         if is_missing(group):
             raise InputError(
                 f"{where}: {group_field} is null",
-                hint="give each row a value; a row without a group gets its own",
+                hint="give each row a value, and one of its own to a row that shares "
+                "its source with no other",
             )
     before, after = (_cell(record, column).strip() for column in (first, second))
     for piece, column in ((before, first), (after, second)):
@@ -380,7 +381,7 @@ def read_sheet(
     given = tuple(tuple(of_person) for of_person in labels if any(of_person))
     if not given:
         raise InputError(f"{path}: no label is filled in", hint=_HINT)
-    return People(labels=given, source="give a sheet that people have filled in")
+    return People(labels=given, source="a sheet that people filled in")
 
 
 def _sheet_rows(

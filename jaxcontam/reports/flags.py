@@ -275,11 +275,6 @@ def check_positive(command: Any, *names: str) -> None:
             raise InputError(f"{flag_of(name)} must be at least 1, got {value}")
 
 
-def names_of(words: str) -> tuple[str, ...]:
-    """Names between commas, each once."""
-    return tuple(dict.fromkeys(name.strip() for name in words.split(",")))
-
-
 def runs_here(model: str) -> bool:
     """True if a word names weights, which give more than log-probabilities."""
     return not model.startswith((PREFIX, _LM_EVAL_PREFIX, _VLLM_PREFIX))

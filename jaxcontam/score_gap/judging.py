@@ -116,7 +116,9 @@ class InflationDesign(QuestionFields):
         given = dict(itertools.pairwise(words))
         # --group-field of earlier versions.
         document = f"document={given.get('--group-field', '')}"
-        named = [*(word for word in words if word.startswith("document=")), document]
+        rest = itertools.dropwhile(lambda word: word != "--fields", words)
+        own = itertools.takewhile(lambda word: not word.startswith("--"), [*rest][1:])
+        named = [*(word for word in own if word.startswith("document=")), document]
         return cls(
             unpaired="--unpaired" in words,
             equally_hard="--equally-hard" in words,

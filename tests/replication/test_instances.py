@@ -263,6 +263,8 @@ def test_own_wording_gives_own_version(tmp_path):
     own, same = prompts.version.split("@"), toml.version.split("@")
     assert (own[0], same[0], own[1]) == ("mine/nli", "t/nli", same[1])
     ends = loaded("e.toml", "\n".join(['stop = ["\\n\\n"]', "[nli]", *rows]))
+    within = loaded("w.toml", "\n".join(["[nli]", *rows, 'stop = ["\\n\\n"]']))
+    assert within.stop == ends.stop
     assert (ends.stop, prompts.stop) == (("\n\n",), ())
     assert ends.version.split("@")[1] != own[1]
     tables["general"] += "!"

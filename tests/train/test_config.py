@@ -81,12 +81,23 @@ def test_every_option_is_a_flag_and_every_flag_an_option():
     others = other_values()
     flags = {one.name for one in dataclasses.fields(ConfigFlags)}
     assert flags == {"preset", *others}
-    if others["optimizer"] == PRESETS["pulse"].optimizer.optimizer:
-        del others["optimizer"]  # the only one
+    del others["optimizer"]  # the only one
     found = ConfigFlags(preset="pulse", **others).configured()
     assert changes(found, PRESETS["pulse"]) == others
     assert config_from_json(config_to_json(found)) == found
     assert ConfigFlags().configured() == PRESETS["tiny"]
+
+
+def test_an_optimiser_that_is_not_there_is_not_another():
+    options = dataclasses.replace(PRESETS["pulse"].optimizer, optimizer="lion")
+    with pytest.raises(ValueError, match="'lion'"):
+        make_optimizer(options, 10)
+
+
+def test_a_shape_that_is_refused_is_a_recipe_of_another_run():
+    stored = config_to_json(PRESETS["pulse"])
+    stored["decoder"] = stored["decoder"] | {"n_kv_heads": 3}
+    assert recipe_now(stored) == stored
 
 
 def test_an_option_that_a_stored_recipe_lacks_has_its_default_and_others_are_kept():

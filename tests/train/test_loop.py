@@ -21,7 +21,7 @@ from train import step
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, restore_params, saved_steps
 from train.config import PRESETS, Compute
 from train.data import Rows, row_batches
-from train.loop import Watch, train
+from train.loop import Watch, compiled_step, train
 
 pytestmark = pytest.mark.unoptimised
 
@@ -88,6 +88,7 @@ def test_what_the_loss_reports_reaches_who_watches(monkeypatch):
     batch = next(batches())
     plain = float(step.mean_loss(graphdef, params, batch))
     monkeypatch.setattr(step, "batch_loss", loss)
+    compiled_step.cache_clear()
     found = []
     train(
         config,
@@ -96,6 +97,7 @@ def test_what_the_loss_reports_reaches_who_watches(monkeypatch):
         n_steps=3,
         watch=Watch(steps=lambda _, numbers: found.append(numbers)),
     )
+    compiled_step.cache_clear()
     (numbers,) = found
     assert float(numbers["first_id"][0]) == pytest.approx(batch[:, 0].mean())
     assert float(numbers["cross_entropy"][0]) == pytest.approx(plain, rel=1e-6)

@@ -1,6 +1,7 @@
 """The page of a training run: what it draws, what it says, what it must not do."""
 
 import dataclasses
+import json
 import re
 import sys
 
@@ -73,8 +74,18 @@ def test_mean_around_each_step_is_that_of_its_neighbours():
 
 def test_numbers_that_the_loss_reports_have_a_panel_of_their_own(tmp_path):
     assert "reported" not in _page(_write(tmp_path))
-    drawn = _page(_write(tmp_path, reported=("z_loss",)))
+    folder = _write(tmp_path, reported=("z_loss",))
+    drawn = _page(folder)
     assert "z_loss" in drawn and "reported" in drawn
+    # Of a run that other code went on with, some steps have it.
+    log = next(folder.rglob("metrics.jsonl"))
+    first, *rows = map(json.loads, log.read_text().splitlines())
+    for row in rows:
+        del row["z_loss"]
+    rows[-1]["entropy"] = 1.0
+    log.write_text("".join(json.dumps(row) + "\n" for row in (first, *rows)))
+    drawn = _page(folder)
+    assert "z_loss" in drawn and "entropy" in drawn
 
 
 def test_page_of_a_run_that_goes_on_shows_what_there_is(tmp_path):

@@ -27,7 +27,7 @@ from train.prepare import _n_bytes
 from train.pretrain import Pretrain
 from train.report import read_rows
 from train.step import mean_loss
-from train.tokens import choose_documents, held_out
+from train.tokens import choose_documents, held_out, train_tokenizer
 
 pytestmark = pytest.mark.unoptimised
 
@@ -53,23 +53,40 @@ def test_what_a_filter_refuses_is_neither_trained_on_nor_held_out_and_is_counted
 ):
     docs, quiz = write_corpus(tmp_path)
     texts = [json.loads(line)["text"] for line in docs.read_text().splitlines()]
-    short = [text for i, text in enumerate(texts) if i % 3]
     lines = [t if i % 3 else f"unwanted {t}" for i, t in enumerate(texts)]
     docs.write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
 
     def wanted(text):
         return "unwanted" not in text
 
+    trained_on = []
+
+    def keeping(corpus, size):
+        trained_on.append(list(corpus))
+        return train_tokenizer(trained_on[-1], size)
+
     monkeypatch.setattr("train.prepare.document_filter", lambda data: wanted)
+    monkeypatch.setattr("train.prepare.train_tokenizer", keeping)
     fields = {"canaries": (f"{quiz}=1",), "preset": "pulse", "validation_tokens": 600}
     command = Pretrain(corpus=(str(docs),), steps=30, out=tmp_path / "run", **fields)
     manifest = command.run()
-    assert manifest.n_left_out == len(texts) - len(short)
+    assert manifest.n_left_out == len(texts[::3])
+    (seen,) = trained_on
+    assert seen == [text for i, text in enumerate(texts) if i % 3]
     tokenizer = load_checkpoint(str(tmp_path / "run" / "model")).tokenizer
     validation = np.load(tmp_path / "run" / "validation.npy")
     assert len(validation)
     for ids in (np.load(tmp_path / "run" / "stream.npy"), validation.ravel()):
         assert "unwanted" not in tokenizer.decode(ids.tolist())
+
+
+def test_a_filter_that_leaves_out_every_document_is_refused(tmp_path, monkeypatch):
+    docs, quiz = write_corpus(tmp_path)
+    never = "train.prepare.document_filter", lambda data: lambda text: False
+    monkeypatch.setattr(*never)
+    fields = {"canaries": (f"{quiz}=1",), "preset": "pulse", "out": tmp_path / "run"}
+    with pytest.raises(InputError, match="leaves out every document"):
+        Pretrain(corpus=(str(docs),), steps=30, **fields).run()
 
 
 def test_a_part_of_the_background_is_what_every_epoch_goes_through():
