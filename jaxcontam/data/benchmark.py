@@ -93,7 +93,7 @@ class Benchmark:
             if is_missing(values[-1]):
                 raise InputError(
                     f"{where}: {field} is null",
-                    hint="give each row a value, one of its own to a row without a group",
+                    hint="give each row a value; a row without a group takes its own",
                 )
         return [v if isinstance(v, str | int) else json.dumps(v) for v in values]
 
