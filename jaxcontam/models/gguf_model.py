@@ -30,6 +30,8 @@ _EMBEDDING, _HEAD, _FACTORS = "token_embd.weight", "output.weight", "rope_freqs.
 _LONG, _SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 # LLaMA 3's factors of frequencies: low and high factor, and the first context.
 _LLAMA3 = 1.0, 4.0, 8192
+# Experts of the DeepSeek V2 that has no groups of them.
+_LITE_EXPERTS = 64
 # Layers of the models of 27 B, whose scores are scaled by width over heads.
 _LARGE_GEMMA = {"gemma2": 46, "gemma3": 62}
 _BESIDE = "put it into a folder of its own, with the model's tokenizer.json"
@@ -56,7 +58,9 @@ def config_fields(path: Path) -> Fields:
         fields = _READERS[architecture](_Metadata(file, architecture))
     except (KeyError, TypeError, ValueError, ArithmeticError) as e:
         raise InputError(f"{path}: its fields make no model ({first_line(e)})") from e
-    return {name: value for name, value in fields.items() if value is not None}
+    # Null of one field is a way of its own, not its default.
+    kept = (*(name for name, x in fields.items() if x is not None), "q_lora_rank")
+    return {name: fields[name] for name in kept if name in fields}
 
 
 def _architecture(file: GgufFile) -> str:
@@ -281,6 +285,56 @@ def _gpt2(get: _Metadata) -> Fields:
     }
 
 
+def _gpt_oss(get: _Metadata) -> Fields:
+    fields = _common(get)
+    if (scaling := fields["rope_scaling"]) is not None:
+        # As every published config says; files have no field for it.
+        scaling["truncate"] = False
+    return fields | {
+        "model_type": "gpt_oss",
+        "sliding_window": get("attention.sliding_window"),
+        "intermediate_size": get("expert_feed_forward_length"),
+        "num_local_experts": get("expert_count"),
+        "num_experts_per_tok": get("expert_used_count"),
+    }
+
+
+def _deepseek(get: _Metadata) -> Fields:
+    fields, rotated = _common(get), get("rope.dimension_count")
+    n_dense, n_groups = get("leading_dense_block_count", 0), get("expert_group_count")
+    is_third = get.has(f"blk.{n_dense}.exp_probs_b.bias")
+    if n_groups is None and not is_third and get("expert_count") > _LITE_EXPERTS:
+        raise InputError(
+            f"{get.file.path}: no deepseek2.expert_group_count, without which the "
+            "choice of experts is unknown",
+            hint="take the model's safetensors, or a file of a newer converter",
+        )
+    if factor := get("rope.scaling.yarn_log_multiplier"):
+        both = ("mscale", "mscale_all_dim")
+        fields["rope_scaling"] |= dict.fromkeys(both, round(10 * factor, 6))
+    is_grouped = not is_third and (n_groups or 1) > 1
+    return fields | {
+        "model_type": "deepseek_v3" if is_third else "deepseek_v2",
+        "topk_method": "group_limited_greedy" if is_grouped else None,
+        "n_group": n_groups,
+        "topk_group": get("expert_group_used_count"),
+        "first_k_dense_replace": n_dense,
+        "q_lora_rank": get("attention.q_lora_rank"),
+        "kv_lora_rank": get("attention.kv_lora_rank"),
+        "qk_rope_head_dim": rotated,
+        "qk_nope_head_dim": (
+            get("attention.key_length_mla", get("attention.key_length")) - rotated
+        ),
+        "v_head_dim": get("attention.value_length_mla", get("attention.value_length")),
+        "moe_intermediate_size": get("expert_feed_forward_length"),
+        "n_routed_experts": get("expert_count"),
+        "num_experts_per_tok": get("expert_used_count"),
+        "n_shared_experts": get("expert_shared_count"),
+        "routed_scaling_factor": get("expert_weights_scale", 1.0),
+        "norm_topk_prob": get("expert_weights_norm", False),
+    }
+
+
 _READERS: Mapping[str, Callable[[_Metadata], Fields]] = {
     "llama": _llama,
     "granite": _granite,
@@ -299,9 +353,26 @@ _READERS: Mapping[str, Callable[[_Metadata], Fields]] = {
     "phi3": _phi3,
     "gpt2": _gpt2,
     "gptneox": _gpt_neox,
+    "gpt-oss": _gpt_oss,
+    "deepseek2": _deepseek,
 }
 
 _EXPERT = re.compile(r"\.experts\.(\d+)\.")
+# Ends of names whose tensor has another name or is divided in a file.
+_OTHER_NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "gpt-oss": {
+        ".sinks": (".sinks.weight",),
+        ".down_proj": (".down_proj.weight",),
+        ".down_proj_bias": (".down_proj.bias",),
+        ".gate_up_proj": (".gate_proj.weight", ".up_proj.weight"),
+        ".gate_up_proj_bias": (".gate_proj.bias", ".up_proj.bias"),
+    },
+    "deepseek2": {
+        ".e_score_correction_bias": (".e_score_correction.bias",),
+        # Files of older converters have it in one.
+        ".kv_b_proj.weight": (".k_b_proj.weight", ".v_b_proj.weight"),
+    },
+}
 # Tensors that hold no weight of a layer.
 _NO_WEIGHTS = (_FACTORS, _LONG, _SHORT)
 
@@ -314,6 +385,7 @@ class GgufTensors:
         self._file, self._config = open_gguf(path), config
         self._architecture = _architecture(self._file)
         self._places: dict[str, str] = {}
+        self._pairs: dict[str, tuple[str, str]] = {}
         self.most_weights = sum(math.prod(t.shape) for t in self._file.tensors.values())
 
     def names(self, wanted: Collection[str]) -> list[str]:
@@ -323,26 +395,49 @@ class GgufTensors:
         known = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
         n_layers = self._config.n_layers
         names = gguf.get_tensor_name_map(known[self._architecture], n_layers)
+        others = _OTHER_NAMES.get(self._architecture, {})
+
+        def place_of(name: str) -> str | None:
+            merged = _EXPERT.sub(".experts.", name)
+            place = names.get_name(merged, try_suffixes=(".weight", ".bias"))
+            return place if place in self._file.tensors else None
+
         for name in wanted:
-            place = names.get_name(
-                _EXPERT.sub(".experts.", name), try_suffixes=(".weight", ".bias")
-            )
-            if place in self._file.tensors:
+            if (place := place_of(name)) is not None:
                 self._places[name] = place
-        unused = self._file.tensors.keys() - {*self._places.values(), *_NO_WEIGHTS}
-        return [*self._places, *sorted(unused)]
+                continue
+            end = next((end for end in others if name.endswith(end)), None)
+            given = others[end] if end is not None else ()
+            match [place_of(f"{name.removesuffix(end or '')}{one}") for one in given]:
+                case [str(place)]:
+                    self._places[name] = place
+                case [str(first), str(second)]:
+                    self._pairs[name] = first, second
+        known = (*self._places.values(), *sum(self._pairs.values(), ()), *_NO_WEIGHTS)
+        unused = self._file.tensors.keys() - {*known}
+        return [*self._places, *self._pairs, *sorted(unused)]
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape as in the family's safetensors."""
+        if name in self._pairs:
+            first, second = (self._file.tensors[x].shape for x in self._pairs[name])
+            join = _pair_shape if self._architecture == "gpt-oss" else _kv_shape
+            return join(first, second)
         place = self._places[name]
         found = self._file.tensors[place].shape
         found = found[1:] if _EXPERT.search(name) else found
         if place.endswith("ffn_gate_inp_shexp.weight") and len(found) == 1:
             found = (1, *found)
+        if self._is_swapped(place):
+            return (*found[:-2], *found[:-3:-1])
         return found[::-1] if self._is_transposed(place) else found
 
     def read(self, name: str, cut: Cut) -> np.ndarray:
         """A part of a tensor in float32."""
+        if name in self._pairs:
+            first, second = (self._file.read(place) for place in self._pairs[name])
+            join = _in_turn if self._architecture == "gpt-oss" else _keys_and_values
+            return join(first, second)[cut]
         place, config = self._places[name], self._config
         layer = place.split(".")[-2]
         if expert := _EXPERT.search(name):
@@ -350,6 +445,8 @@ class GgufTensors:
             return self._file.read(place, slice(index, index + 1))[0][cut]
         if self._is_transposed(place):
             return self._file.read(place).T[cut]
+        if self._is_swapped(place):
+            return self._file.read(place).swapaxes(-1, -2)[cut]
         if self._architecture in _PERMUTED and layer in ("attn_q", "attn_k"):
             n_heads = config.n_heads if layer == "attn_q" else config.n_kv_heads
             return _halves(self._file.read(place), n_heads)[cut]
@@ -360,6 +457,10 @@ class GgufTensors:
         if self._architecture.startswith("gemma") and layer.endswith("norm"):
             found = found - 1.0
         return found.reshape([one.stop - one.start for one in cut])
+
+    def _is_swapped(self, place: str) -> bool:
+        is_kernel = place.endswith("ffn_down_exps.weight")
+        return self._architecture == "gpt-oss" and is_kernel
 
     def _is_transposed(self, place: str) -> bool:
         layer = place.split(".")[-2]
@@ -384,6 +485,31 @@ def _by_head(rows: np.ndarray, n_heads: int) -> np.ndarray:
     """All queries, all keys, all values -> those of each head in turn."""
     parts = rows.reshape(3, n_heads, -1, *rows.shape[1:])
     return parts.swapaxes(0, 1).reshape(rows.shape)
+
+
+def _in_turn(gate: np.ndarray, up: np.ndarray) -> np.ndarray:
+    """Rows of gates, and of projections, of each expert -> columns of each in turn."""
+    both = np.stack([gate, up], axis=2)
+    both = both.reshape(len(gate), -1, *gate.shape[2:])
+    return both.swapaxes(1, 2) if both.ndim == 3 else both
+
+
+def _pair_shape(gate: tuple[int, ...], up: tuple[int, ...]) -> tuple[int, ...]:
+    if gate != up or len(gate) not in (2, 3):
+        return *gate, *up
+    return *gate[:1], *gate[2:], 2 * gate[1]
+
+
+def _keys_and_values(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Columns of each head's keys, and rows of its values -> rows of each head."""
+    rows = np.concatenate([keys.swapaxes(1, 2), values], axis=1)
+    return rows.reshape(-1, rows.shape[-1])
+
+
+def _kv_shape(keys: tuple[int, ...], values: tuple[int, ...]) -> tuple[int, ...]:
+    if len(keys) != 3 or (values[0], values[-1]) != keys[:2] or len(values) != 3:
+        return *keys, *values
+    return keys[0] * (keys[2] + values[1]), keys[1]
 
 
 def gguf_tokenizer(path: Path) -> Any:

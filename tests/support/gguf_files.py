@@ -83,6 +83,27 @@ CASES = {
         | dict(n_positions=32, layer_norm_epsilon=1e-4),
     ),
 }
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=8)
+LATENT = SIZES | dict(num_key_value_heads=4, kv_lora_rank=24, qk_nope_head_dim=12)
+LATENT |= dict(qk_rope_head_dim=8, v_head_dim=16, moe_intermediate_size=32)
+LATENT |= dict(n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1)
+LATENT |= dict(first_k_dense_replace=1, routed_scaling_factor=1.5)
+LATENT |= dict(rope_scaling=YARN | dict(mscale=0.7, mscale_all_dim=0.7))
+CASES |= {
+    "gpt_oss": (
+        "gpt-oss",
+        SIZES
+        | WINDOW
+        | dict(num_local_experts=3, num_experts_per_tok=2)
+        | dict(rope_scaling=YARN | dict(truncate=False)),
+    ),
+    "deepseek_v2": ("deepseek2", LATENT | dict(q_lora_rank=None)),
+    "deepseek_v3": (
+        "deepseek2",
+        LATENT | dict(q_lora_rank=20, n_group=2, topk_group=1, norm_topk_prob=True),
+    ),
+}
+DIVIDED = ("gpt_oss", "deepseek_v2", "deepseek_v3")
 """Architecture of a GGUF file, and config.json's fields, by a name of the case."""
 
 # Key of llama.cpp, after the architecture's name -> field of config.json.
@@ -104,7 +125,17 @@ _KEYS = {
     "logit_scale": ("logits_scaling",),
     "attn_logit_softcapping": ("attn_logit_softcapping",),
     "final_logit_softcapping": ("final_logit_softcapping",),
-    "expert_count": ("num_experts", "num_local_experts"),
+    "expert_count": ("num_experts", "num_local_experts", "n_routed_experts"),
+    "expert_shared_count": ("n_shared_experts",),
+    "expert_group_count": ("n_group",),
+    "expert_group_used_count": ("topk_group",),
+    "expert_weights_scale": ("routed_scaling_factor",),
+    "expert_weights_norm": ("norm_topk_prob",),
+    "leading_dense_block_count": ("first_k_dense_replace",),
+    "attention.q_lora_rank": ("q_lora_rank",),
+    "attention.kv_lora_rank": ("kv_lora_rank",),
+    "attention.value_length_mla": ("v_head_dim",),
+    "rope.dimension_count": ("qk_rope_head_dim",),
     "expert_used_count": ("num_experts_per_tok",),
     "expert_feed_forward_length": ("moe_intermediate_size",),
     "expert_shared_feed_forward_length": ("shared_expert_intermediate_size",),
@@ -136,6 +167,11 @@ def write_gguf(path, case, folder, *, kind=KIND.Q8_0, fields=None):
     for name, values in tensors.items():
         head, _, tail = name.partition(".experts.")
         index, _, rest = tail.partition(".")
+        if parts := _parts(name, values, raw):
+            kept[name] = _rounded(values, kind)
+            for place, part in parts.items():
+                _write(writer, place, _rounded(part, kind), kind)
+            continue
         place = names.get_name(
             f"{head}.experts.{rest}" if tail else name,
             try_suffixes=(".weight", ".bias"),
@@ -163,6 +199,34 @@ def write_gguf(path, case, folder, *, kind=KIND.Q8_0, fields=None):
     writer.write_tensors_to_file()
     writer.close()
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _parts(name, values, raw):
+    """Tensors of a file that hold one of a folder in another form, if they do."""
+    block = f"blk.{name.split('.')[2]}." if ".layers." in name else ""
+    if name.endswith("e_score_correction_bias"):
+        return {f"{block}exp_probs_b.bias": values}
+    if name.endswith("self_attn.sinks"):
+        return {f"{block}attn_sinks.weight": values}
+    if name.endswith("experts.down_proj"):
+        return {f"{block}ffn_down_exps.weight": values.swapaxes(1, 2)}
+    if name.endswith("experts.down_proj_bias"):
+        return {f"{block}ffn_down_exps.bias": values}
+    if ".experts.gate_up_proj" in name:
+        kernel = "weight" if name.endswith("proj") else "bias"
+        turned = values.swapaxes(1, -1)
+        return {
+            f"{block}ffn_gate_exps.{kernel}": turned[:, 0::2],
+            f"{block}ffn_up_exps.{kernel}": turned[:, 1::2],
+        }
+    if name.endswith("kv_b_proj.weight"):
+        heads = values.reshape(raw["num_attention_heads"], -1, values.shape[1])
+        n = raw["qk_nope_head_dim"]
+        return {
+            f"{block}attn_k_b.weight": heads[:, :n].swapaxes(1, 2),
+            f"{block}attn_v_b.weight": heads[:, n:],
+        }
+    return {}
 
 
 def _rounded(values, kind):
@@ -203,13 +267,25 @@ def _metadata(architecture, raw):
         for field in fields:
             if field in raw:
                 found[f"{architecture}.{key}"] = raw[field]
+    found = {key: value for key, value in found.items() if value is not None}
     width = raw.get("head_dim")
     if (share := raw.get("partial_rotary_factor")) is not None:
         found[f"{architecture}.rope.dimension_count"] = int(width * share)
-    scaling = raw.get("rope_scaling") or {}
-    if scaling.get("rope_type") == "linear":
-        found[f"{architecture}.rope.scaling.type"] = "linear"
-        found[f"{architecture}.rope.scaling.factor"] = scaling["factor"]
+    scaling, start = raw.get("rope_scaling") or {}, f"{architecture}.rope.scaling."
+    if (rope_type := scaling.get("rope_type")) in ("linear", "yarn"):
+        found |= {f"{start}type": rope_type, f"{start}factor": scaling["factor"]}
+    if rope_type == "yarn":
+        first = scaling["original_max_position_embeddings"]
+        found[f"{start}original_context_length"] = first
+    if "mscale_all_dim" in scaling:
+        found[f"{start}yarn_log_multiplier"] = 0.1 * scaling["mscale_all_dim"]
+    if "kv_lora_rank" in raw:
+        width = raw["qk_nope_head_dim"] + raw["qk_rope_head_dim"]
+        found[f"{architecture}.attention.key_length_mla"] = width
+        found[f"{architecture}.attention.head_count_kv"] = 1
+    if architecture == "gpt-oss":
+        width = raw["intermediate_size"]
+        found[f"{architecture}.expert_feed_forward_length"] = width
     return found
 
 
