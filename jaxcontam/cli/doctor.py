@@ -226,7 +226,9 @@ def model_findings(model: str) -> Iterator[Finding]:
     about = f"context {config.context:,}, vocabulary {config.vocab_size:,}"
     kind = raw.get("model_type")
     types = quantisation_of(files)
-    form = f"GGUF ({types}), dequantised when it is read" if types else "safetensors"
+    form = "GGUF" if directory.suffix == GGUF else "safetensors"
+    if types:
+        form += f" ({types}), dequantised when it is read"
     if adapter is not None:
         form += f" with the LoRA adapter of {model}"
     yield ("ok", f"{directory}: {kind}, {size} of {form}, {about}", "")

@@ -29,6 +29,7 @@ from jaxcontam.terminal import printable
 
 if TYPE_CHECKING:
     from jaxcontam.models.adapter import Adapter
+    from jaxcontam.models.dequantize import Scheme
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +43,7 @@ class Checkpoint:
         stop_ids: EOS ids of generation_config.json, config and tokenizer.
         folder: Of its files, a chat template among them, or its GGUF file; None in
             memory.
-        quantisation: Types of a GGUF file's weights, most first; "" of a folder.
+        quantisation: Types of weights that were dequantised, most first; or "".
     """
 
     name: str
@@ -88,9 +89,11 @@ def model_parts(model: str) -> "tuple[Path, Path, Adapter | None]":
 
 
 def quantisation_of(files: Sequence[Path]) -> str:
-    """Types of the weights of a GGUF file, most first; "" of other files."""
+    """Types of the weights of a GGUF file, most first; "" of plain safetensors."""
     if files[0].suffix != GGUF:
-        return ""
+        directory = files[0].parent
+        scheme = _scheme(read_config_fields(directory), directory)
+        return scheme.name if scheme is not None else ""
     from jaxcontam.models.gguf_file import open_gguf
 
     return open_gguf(files[0]).quantisation
@@ -170,6 +173,7 @@ def load_decoder(
             raise InputError(f"{directory}: {e}") from e
     files = weight_files(directory)
     how: dict[str, Any] = {"dtype": dtype, "mesh": mesh, "adapter": adapter}
+    how["scheme"] = _scheme(read_config_fields(directory), directory)
     return read_weights(directory, files, family, config, **how)
 
 
@@ -178,12 +182,7 @@ def read_decoder_config(directory: Path) -> tuple[Family, DecoderConfig]:
     where = f"{directory}/config.json"
     raw = read_config_fields(directory)
     family = FAMILIES[raw["model_type"]]
-    if (quantised := raw.get("quantization_config")) is not None:
-        kind = quantised.get("quant_method") if isinstance(quantised, dict) else None
-        raise InputError(
-            f"{where}: quantization_config {kind or quantised!r} is not supported",
-            hint="read a bfloat16 or float32 copy, or serve the model (api:URL#NAME)",
-        )
+    _scheme(raw, directory)
     try:
         config = family.read_config(raw)
     except InputError as e:
@@ -193,6 +192,15 @@ def read_decoder_config(directory: Path) -> tuple[Family, DecoderConfig]:
     except (ValueError, TypeError, AttributeError, ArithmeticError) as e:
         raise InputError(f"{where}: {first_line(e)}") from e
     return family, config
+
+
+def _scheme(raw: Mapping[str, Any], directory: Path) -> "Scheme | None":
+    """How weights are quantised; None of plain ones."""
+    if raw.get("quantization_config") is None:
+        return None
+    from jaxcontam.models.dequantize import read_scheme
+
+    return read_scheme(raw, f"{directory}/config.json")
 
 
 def save_checkpoint(
@@ -236,8 +244,9 @@ def save_checkpoint(
             raise ValueError(
                 f"raw_config must have the decoder's shape {config}, got {found}"
             )
-        # `dtype` under its older name, and names of code files that are not written.
-        unkept = ("torch_dtype", "auto_map")
+        # `dtype` under its older name, and what is not written: names of code files,
+        # and weights of few bits.
+        unkept = ("torch_dtype", "auto_map", "quantization_config")
         kept = {name: x for name, x in raw_config.items() if name not in unkept}
         fields = {**kept, **labels}
     directory.mkdir(parents=True, exist_ok=True)

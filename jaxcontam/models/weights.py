@@ -5,6 +5,7 @@ A pickle is refused rather than opened: it can run any code.
 
 import contextlib
 import dataclasses
+import json
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ from jaxcontam.models.stacks import STACKS, layer_stacks
 
 if TYPE_CHECKING:
     from jaxcontam.models.adapter import Adapter
+    from jaxcontam.models.dequantize import Scheme
 
 _INDEX = "model.safetensors.index.json"
 # Within the names of an image model's text model.
@@ -89,8 +91,11 @@ def read_weights(
     dtype: str = "float32",
     mesh: Mesh | None = None,
     adapter: "Adapter | None" = None,
+    scheme: "Scheme | None" = None,
 ) -> Decoder:
     """Read a decoder from files, with the changes of an adapter.
+
+    Weights that are quantised by a `scheme` are dequantised.
 
     Weights are read one after the other, so that the host holds no second copy, and
     only the shards of this process's devices are read. `dtype` is that of matmul
@@ -104,6 +109,10 @@ def read_weights(
         source = GgufTensors(directory, config)
     else:
         source = _Safetensors(files)
+    if scheme is not None:
+        from jaxcontam.models.dequantize import DequantizedTensors
+
+        source = DequantizedTensors(source, scheme)
     if adapter is not None:
         from jaxcontam.models.adapter import AdaptedTensors
 
@@ -228,17 +237,31 @@ class _Safetensors:
         with open_tensors(self._places[name]) as handle:
             return tuple(handle.get_slice(name).get_shape())
 
-    def read(self, name: str, cut: Slices) -> np.ndarray:
+    def read(self, name: str, cut: Slices, more: Sequence[str] = ()) -> np.ndarray:
+        """A part of a tensor of a plain type, or one of `more`."""
         # Opened anew for each: pages of a mapped file stay in memory until it closes.
         with open_tensors(path := self._places[name]) as handle:
             tensor = handle.get_slice(name)
-            if (kind := tensor.get_dtype()) not in _KINDS:
+            if (kind := tensor.get_dtype()) not in (*_KINDS, *more):
                 raise InputError(
                     f"{path.parent}: {name} is of unsupported type {kind}",
                     hint="convert the model, which may be quantised, to one of "
                     f"{', '.join(_KINDS)}",
                 )
+            if kind == "F8_E4M3":
+                return _eight_bits(path, name)[cut]
             return tensor[cut]
+
+
+def _eight_bits(path: Path, name: str) -> np.ndarray:
+    """A tensor of FP8, for which safetensors asks NumPy in vain."""
+    with path.open("rb") as file:
+        n_header = int.from_bytes(file.read(8), "little")
+        about = json.loads(file.read(n_header))[name]
+        begin, end = about["data_offsets"]
+        file.seek(8 + n_header + begin)
+        raw = np.frombuffer(file.read(end - begin), ml_dtypes.float8_e4m3fn)
+    return raw.reshape(about["shape"])
 
 
 @contextlib.contextmanager
@@ -364,6 +387,8 @@ def _names_on_disk(
         raise InputError(f"{directory}: missing tensors: {_some(missing)}", hint=hint)
     tied = {family.head} if config.tied else set()
     extra = full.keys() - wanted - tied
+    further = tuple(start.format(n=config.n_layers) for start in family.further)
+    extra = {name for name in extra if not name.startswith(further)}
     if unknown := {name for name in extra if not name.endswith(family.ignored)}:
         raise InputError(f"{directory}: unknown tensors: {_some(unknown)}")
     return full

@@ -199,9 +199,9 @@ def opened_checkpoint(
     notes: tuple[str, ...] = ()
     if checkpoint.quantisation:
         notes = (
-            f"{checkpoint.name} is a GGUF file ({checkpoint.quantisation}): its "
-            "weights were dequantised and computed with here, not by llama.cpp, whose "
-            "products are rounded differently",
+            f"weights of {checkpoint.name} ({checkpoint.quantisation}) were "
+            "dequantised and computed with here; programs that serve such files, "
+            "llama.cpp for one, round products differently",
         )
     return OpenModel(
         name=checkpoint.name,

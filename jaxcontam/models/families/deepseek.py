@@ -163,6 +163,12 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
 
 
 DEEPSEEK_V2 = Family("deepseek_v2", "DeepseekV2ForCausalLM", _read_v2, _tensors)
-DEEPSEEK_V3 = Family("deepseek_v3", "DeepseekV3ForCausalLM", _read_v3, _tensors)
+DEEPSEEK_V3 = Family(
+    "deepseek_v3",
+    "DeepseekV3ForCausalLM",
+    _read_v3,
+    _tensors,
+    further=("model.layers.{n}.",),
+)
 
 FAMILIES = (DEEPSEEK_V2, DEEPSEEK_V3)

@@ -98,9 +98,16 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
     return {ours: x for ours, x in both.items() if ours.split(".")[0] not in absent}
 
 
-QWEN3_5_TEXT = Family("qwen3_5_text", "Qwen3_5ForCausalLM", _read, _tensors)
+_FURTHER = ("mtp.",)
+QWEN3_5_TEXT = Family(
+    "qwen3_5_text", "Qwen3_5ForCausalLM", _read, _tensors, further=_FURTHER
+)
 QWEN3_5_MOE_TEXT = Family(
-    "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", _read_mixture, _tensors
+    "qwen3_5_moe_text",
+    "Qwen3_5MoeForCausalLM",
+    _read_mixture,
+    _tensors,
+    further=_FURTHER,
 )
 
 FAMILIES = (QWEN3_5_TEXT, QWEN3_5_MOE_TEXT)
