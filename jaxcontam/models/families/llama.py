@@ -92,7 +92,9 @@ def _qwen_windows(raw: Mapping[str, Any]) -> tuple[int | None, ...]:
     if not switch(raw, "use_sliding_window", False):
         return ()
     raw = {"sliding_window": 4096, "max_window_layers": 28, **raw}
-    first = raw["max_window_layers"]
+    # Zero is valid, too: then all layers have a window.
+    name = "max_window_layers"
+    first = 0 if raw[name] == 0 else need(raw, name, 28)
     return layer_windows(raw, need(raw, "num_hidden_layers"), lambda i: i >= first)
 
 

@@ -43,7 +43,8 @@ def _read_mixtral(raw: Mapping[str, Any]) -> DecoderConfig:
         mlp_bias=False,
         windows=layer_windows(raw, config.n_layers, lambda _: True),
         experts=ExpertShape(
-            n=need(raw, "num_local_experts", 8),
+            # Newer files write num_experts.
+            n=need(raw, "num_local_experts", need(raw, "num_experts", 8)),
             n_used=need(raw, "num_experts_per_tok", 2),
             normalised=True,
         ),
