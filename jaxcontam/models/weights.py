@@ -225,7 +225,13 @@ class _Safetensors:
         for path in files:
             check_tensor_names(path)
             with open_tensors(path) as handle:
-                self._places |= dict.fromkeys(handle.keys(), path)
+                names = dict.fromkeys(handle.keys(), path)
+            if twice := sorted(names.keys() & self._places.keys()):
+                raise InputError(
+                    f"{path}: holds {twice[0]}, as {self._places[twice[0]].name} does",
+                    hint="save the model again with one tensor per name",
+                )
+            self._places |= names
         # The narrowest type has one byte per weight.
         self.most_weights = sum(path.stat().st_size for path in files)
 

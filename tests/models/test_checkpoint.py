@@ -93,6 +93,25 @@ def test_buffers_without_weights_are_ignored_and_a_prefix_may_lack(name, copy):
     assert_same_weights(load_decoder(folder), spread(SHAPES[name]))
 
 
+@pytest.mark.parametrize(
+    ("model_type", "further", "strange"),
+    [
+        ("deepseek_v3", "model.layers.2.eh_proj.weight", "model.layers.3.x"),
+        ("qwen3_5_text", "mtp.fc.weight", "model.mtp"),
+    ],
+)
+def test_layers_that_guess_later_tokens_are_left_out(
+    model_type, further, strange, tmp_path
+):
+    raw = raw_config(model_type)
+    assert model_type != "deepseek_v3" or raw["num_hidden_layers"] == 2
+    write(expected := drawn(raw), raw, tmp_path)
+    edit_tensors(tmp_path, lambda t: t | {further: np.ones((2, 2), np.float32)})
+    assert_same_weights(load_decoder(tmp_path), expected)
+    edit_tensors(tmp_path, lambda t: t | {strange: np.ones((2, 2), np.float32)})
+    assert f"unknown tensors: {strange}" in refusal(load_decoder, tmp_path)[0]
+
+
 def test_tied_head_that_repeats_the_embedding_loads_and_another_is_refused(copy):
     folder, head = copy(), "lm_head.weight"
     edit_tensors(folder, lambda t: t | {head: t["model.embed_tokens.weight"]})
@@ -116,6 +135,9 @@ def test_shards_of_float16_load_as_their_exact_float32_values(copy):
     for path, found in weights(load_decoder(folder)).items():
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, exact[path].astype(np.float16))
+    more = load_file(folder / shards[1]) | load_file(folder / shards[2])
+    save_file(more, folder / shards[1])
+    assert f"as {shards[1]} does" in refusal(load_decoder, folder)[0]
     (folder / shards[1]).unlink()
     assert f"{shards[1]} is missing" in refusal(load_decoder, folder)[0]
 
