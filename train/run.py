@@ -97,7 +97,6 @@ from train.step import fresh_decoder, whole_decoder
 
 # Unless --validate-every says otherwise.
 _N_VALIDATIONS = 20
-TENSORBOARD_DIR = "tensorboard"
 LOGS = (METRICS_NAME, AUDITS_NAME, VALIDATION_NAME, PAGE_NAME)
 
 
@@ -402,13 +401,12 @@ class RunLog:
         self._rates_N = step_rates(config, manifest.n_steps)
         n_bytes = max(1, manifest.validation_bytes)
         self._tokens_per_byte = manifest.n_validation_tokens / n_bytes
-        board = out / TENSORBOARD_DIR if run.options.tensorboard else None
         # A damaged log is refused before another one is cut.
         for name in (METRICS_NAME, AUDITS_NAME, VALIDATION_NAME):
             read_rows(out / name, last_step=last_step)
         with contextlib.ExitStack() as stack:
             keep = stack.enter_context
-            self._metrics = keep(MetricsLog(out / METRICS_NAME, last_step, board))
+            self._metrics = keep(MetricsLog(out / METRICS_NAME, last_step))
             self._audits = keep(StepLog(out / AUDITS_NAME, last_step))
             self._validation = keep(StepLog(out / VALIDATION_NAME, last_step))
             self._opened = stack.pop_all()

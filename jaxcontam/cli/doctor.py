@@ -25,7 +25,6 @@ EXIT_FAULTS = 2
 
 _EXTRAS = {
     "lm-eval": "models and tasks of lm-evaluation-harness",
-    "tensorboard": "training curves for TensorBoard",
     "torch": "BLEURT, and masked language models for `neighbourhood`",
 }
 _GIB = 1 << 30
