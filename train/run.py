@@ -90,6 +90,7 @@ from train.run_folder import (
     copy_to,
     earlier_manifest,
     is_same_folder,
+    is_url,
     keep_at_home,
     run_home,
 )
@@ -149,9 +150,9 @@ def pretrain(
         )
     with contextlib.ExitStack() as locks:
         if is_first():
-            locks.enter_context(alone(out, "--out"))
-            if "://" not in str(home) and not is_same_folder(out, home):
-                locks.enter_context(alone(Path(home), "--checkpoints"))
+            locks.enter_context(alone(out))
+            if not is_url(home) and not is_same_folder(out, home):
+                locks.enter_context(alone(Path(home)))
         run = Run(
             sets=sets,
             config=config,
@@ -186,7 +187,7 @@ def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
             _say(f"reusing the finished model in {home}{audits}")
             return manifest
         place_stream(out, prepared)
-    rows = rows_of_run(out, prepared, config.context)
+    rows = rows_of_run(out, config.context)
     decoder = (
         fresh_decoder(config.decoder, seed=run.seed, mesh=run.mesh)
         if start is None
@@ -236,7 +237,7 @@ def _audit_plan(run: Run, prepared: Prepared) -> AuditPlan | None:
         [planned.benchmark for planned in run.sets],
         prepared.manifest,
         prepared.plain,
-        prefix_id=prepared.prefix_id,
+        prefix_id=prepared.manifest.first_id,
         context=run.config.decoder.context,
         seed=run.seed,
         tests=run.options.audit_tests,
