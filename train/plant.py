@@ -31,7 +31,7 @@ import dataclasses
 import hashlib
 import shutil
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +40,7 @@ import numpy as np
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError, unknown_name
+from train.options import Rule
 from train.tokens import Documents
 
 HELD_OUT = "-held"
@@ -289,10 +290,6 @@ def _checked(table: object, place: str) -> dict[str, Any]:
     return table
 
 
-# What a value must be, in words and as a check.
-_Rule = tuple[str, Callable[[Any], bool]]
-
-
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and value.strip() != ""
 
@@ -308,35 +305,24 @@ def _is_name(value: object) -> bool:
     )
 
 
-def _at_least(least: int) -> _Rule:
-    def holds(value: object) -> bool:
-        # A bool is an int, too.
-        return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-    return f"a whole number of at least {least}", holds
+def _at_least(least: int) -> Rule:
+    # A bool is an int, too, but of another type.
+    words = f"a whole number of at least {least}"
+    return words, lambda value: type(value) is int and value >= least
 
 
-def _one_of(*words: str) -> _Rule:
-    rule = " or ".join(f'"{word}"' for word in words)
-    return rule, lambda value: isinstance(value, str) and value in words
+def _one_of(*words: str) -> Rule:
+    return " or ".join(f'"{word}"' for word in words), lambda value: value in words
 
 
 def _is_when(value: object) -> bool:
-    if isinstance(value, str):
+    if not isinstance(value, list | tuple):
         return value in ("uniform", "clustered")
-    return (
-        isinstance(value, list | tuple)
-        and len(value) > 0
-        and all(
-            isinstance(one, int | float)
-            and not isinstance(one, bool)
-            and 0 <= one <= 1  # not true of nan either
-            for one in value
-        )
-    )
+    shares = [one for one in value if type(one) in (int, float) and 0 <= one <= 1]
+    return 0 < len(shares) == len(value)
 
 
-_KEYS: Mapping[str, _Rule] = {
+_KEYS: Mapping[str, Rule] = {
     "file": ("the path of a file", _is_text),
     "copies": _at_least(0),
     "name": ("a name that a file can have", _is_name),
@@ -378,7 +364,7 @@ class Stream:
     """Ids to train on, and where the canaries stand in them.
 
     Attributes:
-        ids: (N,) int32 in memory; in a file uint16 where all ids fit.
+        ids: (N,) int32 in memory; in a file of the type of the documents' ids.
         copies: Those of each set: blocks in the stream's order, spread ones by number.
     """
 
@@ -438,11 +424,9 @@ def build_stream(
         ids_N = np.empty(n_ids, np.int32)
         begins = _fill(ids_N, documents, pieces, prefix_id)
     else:
-        planted = (int(piece.ids.max(initial=0)) for piece in pieces)
-        largest = max(prefix_id, _largest(documents), *planted)
-        dtype = np.uint16 if largest <= np.iinfo(np.uint16).max else np.int32
+        dtype = documents.ids.dtype
         partial = out.with_name(out.name + ".partial")
-        _check_room(out.parent, n_ids * np.dtype(dtype).itemsize)
+        _check_room(out.parent, n_ids * dtype.itemsize)
         written_N = np.lib.format.open_memmap(partial, "w+", dtype, (n_ids,))
         begins = _fill(np.asarray(written_N), documents, pieces, prefix_id)
         written_N.flush()
@@ -594,13 +578,6 @@ def _pieces(canaries: Sequence[Canary], n_documents: int, *, seed: int) -> list[
             place = int(rng.integers(n_documents + 1)) - rng.random()
             pieces.append(_Piece(place, one.name, copy, tuple(order.tolist()), whole))
     return sorted(pieces, key=lambda piece: piece.place)
-
-
-def _largest(documents: Documents) -> int:
-    """An id that none exceeds, near enough to tell how many bytes an id takes."""
-    if documents.ids.dtype.itemsize < 4:
-        return np.iinfo(documents.ids.dtype).max
-    return max((int(ids.max(initial=0)) for ids in documents.stretches()), default=0)
 
 
 def _fill(
