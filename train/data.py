@@ -93,15 +93,9 @@ def open_corpus(
 ) -> Corpus:
     """Find the parts of a corpus; no text is read yet.
 
-    Args:
-        names: Each a file (those of `jaxcontam.data.corpus`, and .array_record), a
-            folder of such files with the folders in it,
-            `tfds:NAME[:VERSION]/SPLIT`, or `hf:NAME[:CONFIG]:SPLIT`.
-        leave_out: A folder that is not searched: sets that an earlier run wrote there
-            are no background of the next.
-
-    Raises:
-        InputError: If a name leads nowhere, or two names lead to the same part.
+    A name is a file (those of `jaxcontam.data.corpus`, and .array_record), a folder of
+    such files, `tfds:NAME[:VERSION]/SPLIT`, or `hf:NAME[:CONFIG]:SPLIT`. The folder
+    `leave_out` is not searched: sets that an earlier run wrote are no background.
     """
     if not names:
         raise InputError("no corpus is given", hint="name a file or a folder of text")

@@ -409,13 +409,8 @@ def build_stream(
     A copy is one contiguous block; of a set that is spread, each example is. One
     `prefix_id` stands before each document and each block, never between examples.
 
-    Args:
-        documents: The background, in its order; ids that are mapped from a file need
-            not fit in memory together.
-        canaries: Sets to plant with the ids of their texts, no two of one name.
-        seed: Seeds the boundaries and the orders of shuffled copies.
-        out: A .npy file that takes the ids instead of memory; it stands there once
-            it is whole.
+    `out` is a .npy file that takes the ids instead of memory, and stands there once it
+    is whole. The seed draws the boundaries and the orders of shuffled copies.
     """
     pieces = _pieces(canaries, len(documents), seed=seed)
     n_ids = int(documents.lengths.sum()) + len(documents)
@@ -480,18 +475,9 @@ def training_order(
     last id the first of the next, so that every id is a target once; what does not fill
     a row is left out.
 
-    Args:
-        n_ids: N, the length of the stream.
-        seed: Draws the phase, the random order and random times. Sets that have a
-            time of their own move rows; neither where rows are cut nor the order of
-            the others depends on them.
-        timed: From `Stream.timed`.
-        planted_C2: From `Stream.planted`: its rows that training would not take change
-            places with the last rows that hold none of it.
-        n_trained: Rows that training will take of the R; None for all.
-
-    Returns:
-        starts_R, int64.
+    `timed` moves rows; neither where rows are cut nor the order of the others depends
+    on it. Of `planted_C2`, rows that are not among the `n_trained` which training takes
+    change places with the last ones that hold none of it.
     """
     rng = np.random.default_rng([seed, 2])
     phase, n_rows = int(rng.integers(context)), (n_ids - 1) // context

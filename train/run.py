@@ -115,24 +115,11 @@ def pretrain(
     """Tokenise, plant, train and write a model directory with its manifest.
 
     A finished model in `out` that the same code made of the same inputs is not trained
-    again; without git, the same version is the same code. An unfinished run of the same
-    inputs resumes from its last checkpoint.
+    again; an unfinished run resumes from its last checkpoint. After SIGTERM or Ctrl-C,
+    which raises, the checkpoint is written and the manifest says unfinished.
 
-    Args:
-        config: Model and batch; that of `start` has its shape.
-        out: Folder; `model/`, `sets/`, `manifest.json`, `stream.npy`, `metrics.jsonl`
-            and `training.html` are written there.
-        tokenizer: A transformers fast tokenizer; None takes that of `start`, or trains
-            one on the corpus.
-
-    Returns:
-        The manifest; it says whether training finished. On SIGTERM it has not, and its
-        checkpoint is written.
-
-    Raises:
-        InputError: If sets share a name, there is too little text, a control stands in
-            the background, or `out` holds the unfinished run of other inputs.
-        KeyboardInterrupt: On Ctrl-C, once the checkpoint is written.
+    `tokenizer` is a transformers fast tokenizer; None takes that of `start`, or trains
+    one on the corpus.
     """
     options = options or RunOptions()
     check_sets(sets)
