@@ -330,7 +330,7 @@ def train_models(job: Job, seeds: Sequence[int]) -> list[TrainedModel]:
         graphdef,
         states,
         context=config.decoder.context,
-        side_by_side=None if job.is_scan else True,
+        side_by_side=not job.is_scan,
     )
     leaves = jax.device_get(jax.tree.leaves(states))
     share = 1 / len(set(seeds))

@@ -570,12 +570,9 @@ def rows_of_run(out: Path, context: int) -> Rows:
 
 def _holds_finished(out: Path) -> bool:
     """Whether a finished run stands here, or one of which nothing is known."""
-    if not (out / MANIFEST_NAME).exists():
-        return False
-    try:
+    with contextlib.suppress(InputError):
         return read_manifest(out / MANIFEST_NAME).finished
-    except InputError:
-        return True
+    return (out / MANIFEST_NAME).exists()
 
 
 def _check_same(prepared: Prepared | None) -> None:
