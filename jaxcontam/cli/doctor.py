@@ -242,14 +242,14 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     design = AuditDesign()
     try:
         files = read_files(benchmark, design)
+        (found,) = files.benchmarks
+        first = f"the first begins {found.texts[0][:60]!r}"
+        yield ("ok", f"{benchmark}: {len(found):,} examples; {first}", "")
+        checked = check_files(files, design, most=HEAD)
     except InputError as e:
         yield ("fault", str(e), e.hint or "")
         return
-    (found,) = files.benchmarks
-    first = f"the first begins {found.texts[0][:60]!r}"
-    yield ("ok", f"{benchmark}: {len(found):,} examples; {first}", "")
-    checked = check_files(files, design, most=HEAD)
-    for words in checked.heads:
+    for words in checked.notes:
         yield ("note", words, "")
     (checks,) = checked.pretests.values()
     failed = [test for test in checks if not test.passed]

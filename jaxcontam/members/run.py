@@ -448,6 +448,7 @@ def dry_run_words(plan: MembershipPlan, limits: Budget) -> str:
     lines = [
         f"{counted(len(texts), 'text')}, {counted(len(methods), 'score')}: {names}"
     ]
+    lines[:0] = [f"{words}." for words in plan.run.warnings]
     own = [one for one in methods if "reference" not in one.reads]
     alone = dataclasses.replace(inputs, reference=None)
     lines.append(

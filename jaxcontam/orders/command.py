@@ -105,7 +105,7 @@ class Audit(ScoringFlags, AuditDesign):
         if is_first():
             console = Terminal(stderr=True)
             print_checks(checked.pretests, console)
-            for words in checked.heads:
+            for words in checked.notes:
                 console.print(f"{words}.")
             print_unscored(
                 checked.unscored, command, WORDS, console, explain=self.explain

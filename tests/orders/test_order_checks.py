@@ -173,8 +173,8 @@ def test_a_first_look_reads_the_head_of_a_file(tmp_path, monkeypatch, capsys):
     assert looked.pretests == check_files(head, design).pretests
     assert looked.benchmarks == files.benchmarks
     told = "tail: checks read the first 60 of 150 examples here; audit checks all"
-    assert looked.heads == (told,)
-    assert check_files(files, design).heads == ()
+    assert looked.notes == (told,)
+    assert check_files(files, design).notes == ()
     monkeypatch.setattr(order_files, "HEAD", 60)
     main(["doctor", str(path)])
     printed = capsys.readouterr().out
