@@ -56,12 +56,12 @@ class Doctor:
 
     def run(self) -> int:
         """Print a line a check; 0, or 2 if something that is needed is missing."""
-        console = Terminal(soft_wrap=True)
+        console = Terminal()
         n_faults = 0
         for state, text, hint in self._findings():
-            console.print(f"{state:<6} {text}")
+            console.tell(f"{state:<6} {text}", indent=7)
             if hint:
-                console.print(f"{'':<6} -> {hint}")
+                console.say(f"{'':<6} -> {hint}")
             n_faults += state == "fault"
         if n_faults:
             console.print(f"\n{n_faults} to mend")

@@ -51,6 +51,9 @@ def fill_template(template: str, row: Mapping[str, object] | None, where: str) -
 
     A place names a field, or what lies in one: `{data.question}`, `{choices[0]}`.
     """
+    if row is not None and template in row:
+        # A field's name may hold braces.
+        return text_of_field(template, row, where)
     parts = []
     for literal, field in template_pieces(template):
         parts.append(literal)

@@ -104,6 +104,14 @@ def test_visible_text_has_no_character_that_is_obeyed():
     assert "東京" in json_text(value)
 
 
+def test_a_sentence_is_broken_between_words_on_a_terminal_alone():
+    for is_terminal, wanted in ((True, "ok one\n   two\n"), (False, "ok one two\n")):
+        stream = io.StringIO()
+        console = Terminal(file=stream, width=8, force_terminal=is_terminal)
+        console.tell("ok one two", indent=3)
+        assert stream.getvalue() == wanted
+
+
 def test_a_terminal_shows_what_it_prints():
     grids = [Table(title=HOSTILE), Table(), Table()]
     for grid, column, cell in zip(grids, "ab*", "a*b", strict=True):
