@@ -36,7 +36,7 @@ ODD = [
 def test_odd_characters_come_through_a_whole_command(tmp_path, capsys):
     path, out = tmp_path / "odd \u202e\U0001f600.csv", tmp_path / "out"
     path.write_bytes(table([{**RECORDED, "second_piece": text} for text in ODD]))
-    words = ["replicate", "--seed", "5", "--out", str(out), "--recorded", str(path)]
+    words = ["replicate", "--recorded", str(path), "--seed", "5", "--out", str(out)]
     assert main(words) == 0
     assert main(["verify", str(out)]) == 0
     assert "\u202e" not in capsys.readouterr().out

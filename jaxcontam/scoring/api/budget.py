@@ -279,8 +279,8 @@ def sending_words(found: ApiEstimate, *, beside_local: bool = False) -> str:
     priced = "Its price is not known: --price is MODEL's. " if beside_local else ""
     return (
         f"{found.words()}. {priced}Some twenty more before and after them, and one in "
-        "twenty among them, check what the server can do and that its model stays the same. "
-        "Nothing was sent."
+        "twenty among them, check what the server can do and that its model stays the "
+        "same. Nothing was sent."
     )
 
 
