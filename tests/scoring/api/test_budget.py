@@ -147,4 +147,4 @@ def test_the_estimate_is_what_is_sent(tmp_path):
     assert "cost at most" not in estimate(MODEL, PATH, asked).words()
     for limit, side in ((1e-3, "within the budget of 0.001"), (1e-5, "above")):
         said = dataclasses.replace(found, budget=limit).words()
-        assert f"cost at most about 0.000084, {side}" in said
+        assert f"cost at most about 8.4e-05, {side}" in said
