@@ -1,12 +1,15 @@
-"""Growth of the work before any score with a file: reading, checks, a dry run.
+"""How time and memory grow with a file: reading, checks, a dry run, a whole audit.
 
 Processor seconds of each, at ten times as many rows from step to step. An exponent of
 1 is linear; n log n is 1.1 between 1,000 and 10,000 rows.
 """
 
+import dataclasses
 import itertools
 import json
 import math
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -14,41 +17,44 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flax import nnx
 from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
+from eval.speed.measure import Table
 from jaxcontam.data.benchmark import Benchmark, load_benchmark, without_repeats
 from jaxcontam.data.encoding import encode_examples
+from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.models.decoder import Decoder
 from jaxcontam.orders.benchmarks import order_checks
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.methods import DIRECTION
 from jaxcontam.orders.order_test import plan_test
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
+from train.config import PRESETS
 
 _WORDS_A_ROW, _N_WORDS, _CONTEXT, _BATCH = 20, 5_000, 1_024, 4_096
 # What a first call imports is in no time.
 _WARM = 100
 
 
-def measure_growth(most: int, _rounds: int, *, tiny: bool) -> dict:
+def measure_growth(most: int, _rounds: int, *, tiny: bool) -> Table:
     """Seconds of each part at 10^3 rows up to 10^most, and exponents between sizes.
 
     Rows are questions of 20 random words, which every check has to look at and none
     has much to say of; they are counted in ids of one byte.
     """
     sizes = [_WARM, 2 * _WARM] if tiny else [10**k for k in range(3, most + 1)]
-    seconds: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for n in (_WARM, *sizes):
-            path = write_questions(Path(folder), n)
-            for part, spent in _seconds(path).items():
-                seconds.setdefault(part, []).append(spent)
-    seconds = {part: spent[1:] for part, spent in seconds.items()}
-    return {
-        "rows": sizes,
-        "seconds": seconds,
-        "exponents": {part: exponents(sizes, own) for part, own in seconds.items()},
-    }
+        spent = [_seconds(write_questions(Path(folder), n)) for n in (_WARM, *sizes)]
+    table: Table = {}
+    for part in spent[0]:
+        own = [one[part] for one in spent[1:]]
+        found = zip(sizes[1:], exponents(sizes, own), strict=True)
+        table[part] = {f"{n:,} rows, s": s for n, s in zip(sizes, own, strict=True)}
+        table[part] |= {f"exponent to {n:,}": exponent for n, exponent in found}
+    return table
 
 
 def exponents(sizes: Sequence[int], seconds: Sequence[float]) -> list[float]:
@@ -94,6 +100,53 @@ def _dry_run(benchmark: Benchmark) -> int:
 
 def _unasked(*_: object) -> list[object]:
     raise AssertionError("a dry run asks no model")
+
+
+# Eight words of seven letters: 63 characters, and as many ids.
+_WORDS_A_SHORT_ROW = 8
+# A process begins with the peak of the one that started it, which here holds JAX: the
+# audit is started by a small one. This study's one core is for times, and an audit
+# starts threads for each core. Linux counts kilobytes.
+_LAUNCHER = """
+import json, os, resource, subprocess, sys
+os.sched_setaffinity(0, range(os.cpu_count()))
+done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
+peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+print(json.dumps({"peak GB": 1e-9 * peak, "exit code": done.returncode}))
+"""
+
+
+def measure_audit(_rounds: int, *, tiny: bool) -> Table:
+    """Peak of `jaxcontam audit --order random`, 100,000 short rows: the whole process.
+
+    The model has the shape of the smallest preset, a context of 256 and random weights:
+    what is measured is the audit.
+    """
+    n = 1_000 if tiny else 100_000
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = write_questions(folder, n, words_a_row=_WORDS_A_SHORT_ROW)
+        shape = dataclasses.replace(PRESETS["pulse"].decoder, context=256)
+        fast = PreTrainedTokenizerFast(tokenizer_object=byte_tokenizer())
+        save_checkpoint(Decoder(shape, rngs=nnx.Rngs(0)), fast, folder / "model")
+        words = ["audit", folder / "model", path, "--text", "question"]
+        words += ["--order", "random", "--out", folder / "out"]
+        start = time.monotonic()
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                _LAUNCHER,
+                sys.executable,
+                "-m",
+                "jaxcontam",
+                *words,
+            ],
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        seconds = time.monotonic() - start
+    return {f"{n:,} rows": {**json.loads(done.stdout), "seconds": seconds}}
 
 
 def byte_tokenizer() -> Tokenizer:
