@@ -64,14 +64,7 @@ _PULSE_TOKENS = 32
 
 
 class Bench:
-    """Inputs that all models share.
-
-    Attributes:
-        design: See `_with_unseen`.
-        texts: Background, and the examples that no model has to cut.
-        corpus: Digest of what they were read from.
-        seed: Of the first model.
-    """
+    """Inputs that all models share."""
 
     def __init__(self, *, seed: int, tiny: bool):
         """Read the documentation of this Python, train a tokenizer, encode.
@@ -201,17 +194,10 @@ def _no_scorer(**_: object) -> SequenceScorer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Finding of one entry on one set of one model.
+    """Finding of one entry on one set of one model, by the model's seed.
 
-    Attributes:
-        entry: Its name.
-        seed: Seeds the model.
-        copies: How often the set was planted.
-        score: None where the budget was too small.
-        p_value: None too where the entry gives scores alone.
-        passes: Tokens read, over those of the set.
-        seconds: CPU time; less where another entry had asked the same before.
-        refused: Why the budget was too small.
+    Its CPU seconds are less where another entry had asked the same before. There is no
+    score where the budget was too small, and `refused` says why.
     """
 
     entry: str

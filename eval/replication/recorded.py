@@ -27,13 +27,9 @@ _JUDGES = {"judge_local": "local judge", "judge_llm": "model judge", _HUMAN: "pe
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """Results for one partition.
+    """Results for one partition, such as `test` of `xsum`.
 
-    Attributes:
-        dataset: Such as `xsum`.
-        split: Such as `test`.
-        overlaps: Rows of one test, by measure: `rouge_l`, `bleurt`.
-        judges: Rows by method: `judge_local`, `judge_llm`, `judge_human`.
+    `overlaps` are by measure: `rouge_l`, `bleurt`; judges by method: `judge_local` ...
     """
 
     dataset: str
