@@ -2,11 +2,11 @@
 
 Question, on one CPU core: tokens a second against transformers' torch model (one by one
 with full logits, batched with care, bfloat16) at fixed and real lengths; what moments
-and all membership scores of one pass cost; how reading, checks and planning grow with a
-file; a training step against torch's. With `--device accelerator`, on one GPU or TPU
-chip in bfloat16: tokens a second of 124 M, 1.4 B and a 7 B shape with random weights,
-as a share of the matrix products that the device does in the same run, and of torch's
-on the same GPU. Ways take turns in one run: ratios can be trusted where seconds cannot.
+and all membership scores of one pass cost; a training step against torch's. With
+`--device accelerator`, on one GPU or TPU chip in bfloat16: tokens a second of 124 M,
+1.4 B and a 7 B shape with random weights, as a share of the matrix products that the
+device does in the same run, and of torch's on the same GPU. Ways take turns in one run:
+ratios can be trusted where seconds cannot.
 Command: `python -m eval.speed [--device accelerator]`. Hardware: one core, a quarter of
 an hour, 4 GB; or a GPU of 80 GB or a TPU chip, ten minutes. Needs torch
 (`pip install -e .[test]`), on a TPU none. Headline: on an H200 1.4 B is scored at 63 %
@@ -33,9 +33,7 @@ from jaxcontam.scoring.identity import cpu_name
 
 PARTS: Mapping[Device, Mapping[str, tuple[Any, ...]]] = {
     "cpu": {
-        "growth": ("growth", "measure_growth", 5),
-        "growth_million": ("growth", "measure_growth", 6),
-        "audit_memory": ("growth", "measure_audit"),
+        "audit_memory": ("memory", "measure_audit"),
         "moments": ("scoring", "measure_moments"),
         "membership": ("scoring", "measure_membership"),
         "train": ("train", "measure_training", "30m"),
@@ -53,7 +51,7 @@ PARTS: Mapping[Device, Mapping[str, tuple[Any, ...]]] = {
 }
 """Part -> module of this package, its function, and the function's first arguments."""
 
-ON_DEMAND = ("growth_million", "audit_memory")
+ON_DEMAND = ("audit_memory",)
 """Parts that take long, and are measured only where they are named."""
 
 
@@ -68,7 +66,7 @@ class Speed:
     tiny: bool = False
     """Small models and few texts, on any device: numbers mean nothing."""
     only: tuple[str, ...] = ()
-    """Parts to measure (default: all but growth_million and audit_memory)."""
+    """Parts to measure (default: all but audit_memory)."""
     out: Path = Path("runs/speed")
     """Folder for cpu.json or accelerator.json."""
 

@@ -13,7 +13,6 @@ from flax import nnx
 
 from eval.speed import __main__ as command
 from eval.speed.__main__ import PARTS, Speed
-from eval.speed.growth import exponents
 from eval.speed.measure import _tried, interleaved, median_ratio, real_lengths
 from eval.speed.scoring import batches_of
 from eval.speed.subjects import random_decoder, subject
@@ -110,10 +109,7 @@ def test_torch_batches_hold_each_sequence_once_sorted_by_length():
     assert batches == [[0, 5], [2, 3], [1], [4]]
 
 
-def test_arithmetic_in_closed_form():
-    seconds = [3e-6 * n**2 for n in (1_000, 10_000, 100_000)]
-    np.testing.assert_allclose(exponents((1_000, 10_000, 100_000), seconds), 2.0)
-    # The median of the rounds' ratios, not the ratio of medians.
+def test_a_ratio_is_the_median_of_the_rounds_and_not_of_medians():
     assert median_ratio([1, 10, 3], [1, 5, 1]) == 2
 
 

@@ -182,7 +182,7 @@ _NEEDS = {
 _FILES = {"quickstart": "report", "replication": "report"}
 _SLOW = {*_TRAINED, "inflation", "natural_order", "options", "quickstart"}
 _SPEED = (
-    *("growth", "moments", "membership", "train", "audit_memory"),
+    *("moments", "membership", "train", "audit_memory"),
     *("score_30m", "score_124m"),
 )
 
