@@ -128,6 +128,22 @@ def peak_memory_gb() -> float | None:
     return None if n_bytes is None else 1e-9 * n_bytes
 
 
+def import_torch() -> Any:
+    """Torch on one thread.
+
+    Raises:
+        InputError: If it is not installed.
+    """
+    try:
+        import torch
+    except ImportError as e:
+        raise InputError(
+            "torch is not installed", hint="pip install -e '.[test]'"
+        ) from e
+    torch.set_num_threads(1)
+    return torch
+
+
 def torch_device() -> str | None:
     """Device of the rival: where JAX computes on the CPU, that; None is nowhere.
 
@@ -136,18 +152,13 @@ def torch_device() -> str | None:
     """
     import jax
 
-    on_cpu = jax.default_backend() == "cpu"
+    if jax.default_backend() == "cpu":
+        import_torch()
+        return "cpu"
     try:
         import torch
-    except ImportError as e:
-        if not on_cpu:
-            return None
-        raise InputError(
-            "torch is not installed", hint="pip install -e '.[test]'"
-        ) from e
-    if on_cpu:
-        torch.set_num_threads(1)
-        return "cpu"
+    except ImportError:
+        return None
     return "cuda" if torch.cuda.is_available() else None
 
 
