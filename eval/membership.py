@@ -89,10 +89,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Files of which a share was seen: mean bound and estimate, and bounds above it.
-
-    `seen` is the share of the files that were made, to the nearest text.
-    """
+    """Files of which a share was `seen`: mean bound, estimate, and bounds above it."""
 
     kind: str
     seen: float

@@ -67,11 +67,7 @@ def trained(
     options: RunOptions,
     start: Start | None = None,
 ) -> Manifest:
-    """`pretrain` for a study, which needs the finished model.
-
-    Raises:
-        KeyboardInterrupt: If training was asked to stop; its checkpoint is written.
-    """
+    """`pretrain` for a study, which ends if training was asked to stop."""
     manifest = pretrain(
         documents, sets, config, out=out, seed=seed, options=options, start=start
     )
@@ -223,10 +219,7 @@ def scored_texts(
     scorer: Scorer,
     progress: Progress,
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """Membership score of each text of each set, and target tokens of each set.
-
-    `encoded` is from `encode_planted`; `progress` gets target tokens done and in all.
-    """
+    """Membership score of each text of each set, and target tokens of each set."""
     texts = {name: text_sequences(ids, prefix_id) for name, ids in encoded.items()}
     cost = {name: n_targets(sequences) for name, sequences in texts.items()}
     total, done = sum(cost.values()), 0

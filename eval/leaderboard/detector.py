@@ -55,11 +55,7 @@ class Budget:
         return self.spent / self.pass_tokens
 
     def spend(self, tokens: int) -> None:
-        """Charge a call before it is made.
-
-        Raises:
-            OverBudgetError: If it costs more than there is left.
-        """
+        """Charge a call before it is made; raises if it costs more than is left."""
         if not self.tokens:
             raise OverBudgetError("asked for a model, which its `needs` do not name")
         if tokens > self.left:

@@ -69,10 +69,8 @@ class Standing:
 def standings(entries: Sequence[Entry], trials: Sequence[Trial]) -> list[Standing]:
     """Every entry that kept to its budget on all sets, the best AUC first.
 
-    Args:
-        entries: Whose trials they are.
-        trials: Those of all entries on the same sets; each model has at least one
-            clean set and one planted set, and there are at least two models.
+    Trials are of the same sets, of at least two models, each with a clean and a planted
+    one.
     """
     by_entry = grouped(sorted(trials, key=lambda one: one.seed), lambda one: one.entry)
     tables = {

@@ -69,8 +69,7 @@ class Bench:
     def __init__(self, *, seed: int, tiny: bool):
         """Read the documentation of this Python, train a tokenizer, encode.
 
-        Examples of more tokens than `max_example_tokens` are left out rather than cut,
-        so that a set is the same as text and as ids.
+        Long examples are left out, not cut: a set is the same as text and as ids.
         """
         docs = read_python_docs()
         pool = [question.text for question in docs.questions]
@@ -125,10 +124,7 @@ class Arena:
 
 
 def subject_of(arena: Arena, number: int, entry: Entry, *, passes: float) -> Subject:
-    """One set with what the entry says that it needs, and nothing else.
-
-    The budget is of so many passes over the set.
-    """
+    """One set with what the entry says that it needs; the budget is in passes over it."""
     planned, bench, needs = arena.model.planned, arena.bench, set(entry.needs)
     encoded = read_only(planned.encoded[number])
     pass_tokens = int(encoded.lengths.sum())
@@ -165,11 +161,7 @@ def subject_of(arena: Arena, number: int, entry: Entry, *, passes: float) -> Sub
 
 
 def _drawing_seed(model_seed: int, benchmark: Benchmark) -> int:
-    """Seed of what detectors draw, in [0, 2**31).
-
-    Not the model's own, which drew the sets, their order and their copies: what a
-    detector draws is independent of these, and of one set and another.
-    """
+    """Seed of a detector's draws: not the model's own, which drew sets and copies."""
     words = f"leaderboard\0{model_seed}\0{benchmark.content_digest}"
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") >> 1
 

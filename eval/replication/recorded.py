@@ -49,16 +49,12 @@ def recorded_partitions(folder: Path, *, seed: int) -> list[Partition]:
 
     ROUGE-L is measured again; BLEURT is taken as it was recorded. The seed is the
     bootstrap's.
-
-    Raises:
-        InputError: If there is no file SET/SPLIT/FILE.csv, or one is not what it
-            should be.
     """
     return [_partition(one, seed) for one in read_recorded_folder(folder)]
 
 
 def read_recorded_folder(folder: Path) -> list[Recorded]:
-    """Every partition below a folder, named by its place; raises as above."""
+    """Every partition below a folder, named by its place."""
     paths = sorted(folder.rglob("*.csv")) if folder.is_dir() else []
     if not paths:
         raise InputError(

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def measure_core(size: str, rounds: int, *, tiny: bool) -> Table:
     assert device is not None
     theirs = torch_model(config, device, torch.float32)
     rounded = copy.deepcopy(theirs).to(torch.bfloat16)
-    exact, ours_bf16 = (_scorer(theirs, dtype) for dtype in ("float32", "bfloat16"))
+    exact, ours_bf16 = _scorer(theirs, "float32"), _scorer(theirs, "bfloat16")
     ways: dict[str, Way] = {
         "torch one by one": lambda ids: one_by_one(theirs, ids),
         "torch": lambda ids: batched(theirs, ids),
@@ -111,7 +111,7 @@ def measure_contexts(size: str, rounds: int, *, tiny: bool) -> Table:
     return table
 
 
-def _scorer(theirs: Any, dtype: str) -> Any:
+def _scorer(theirs: Any, dtype: Literal["float32", "bfloat16"]) -> Any:
     """Ours, of the weights of a model of transformers."""
     from jaxcontam.models.checkpoint import load_decoder
     from jaxcontam.scoring.local import local_scorer
