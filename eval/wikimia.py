@@ -98,7 +98,7 @@ class WikiMIA(StudyFlags):
 
 
 def run(config: WikiMIA) -> dict[str, Any]:
-    """Write a file for each length; its texts, and AUC and TPR of all that ranks them."""
+    """Write a file for each length; returns its AUC and TPR of all that ranks texts."""
     cutoff = _read_date(config.cutoff, "--cutoff")
     texts, files = read_dated(config.texts), []
     records = study.Records(config.out / "records")

@@ -124,7 +124,7 @@ class Arena:
 
 
 def subject_of(arena: Arena, number: int, entry: Entry, *, passes: float) -> Subject:
-    """One set with what the entry says that it needs; the budget is in passes over it."""
+    """One set with what the entry needs; the budget is in passes over it."""
     planned, bench, needs = arena.model.planned, arena.bench, set(entry.needs)
     encoded = read_only(planned.encoded[number])
     pass_tokens = int(encoded.lengths.sum())
