@@ -8,6 +8,7 @@ spells them, such as `\x1b`. A line to copy quotes the real name for bash.
 import json
 import re
 import shlex
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,14 @@ class Terminal(Console):
         """Print each line whole: what is copied from a terminal has no breaks in it."""
         for line in lines:
             self.print(line, soft_wrap=True)
+
+    def tell(self, line: str, *, indent: int = 0) -> None:
+        """Print a line: broken between words on a terminal, whole in a file or pipe."""
+        if self.is_terminal and self.width > indent:
+            options: Any = dict(break_long_words=False, break_on_hyphens=False)
+            options["subsequent_indent"] = " " * indent
+            line = textwrap.fill(line, self.width, **options)
+        self.say(line)
 
     def on_broken_pipe(self) -> None:
         """Leave it to the command, which ends in peace where rich would exit with 1."""

@@ -40,7 +40,7 @@ def executed(tmp_path_factory):
     config = PRESETS["pulse"].changed(max_example_tokens=31)
     design = Design(name="set", config=config, copies=(0, 2), n_examples=12, n_steps=23)
     _, texts = read_texts(words, [f"question {i}" for i in range(60)], config)
-    fields = {"out": tmp_path_factory.mktemp("out"), "test": "adjacency", "code": None}
+    fields = {"out": tmp_path_factory.mktemp("out"), "code": None}
     fields |= dict.fromkeys(("sources", "tokenizer_digest", "pool_digest"), "")
     fields |= {"weights": False, "tokenizer": None, "device": "scan on a CPU"}
     job = Job(design=design, texts=texts, **fields)

@@ -225,8 +225,6 @@ class RunOptions:
     """Keep the checkpoints at these steps, for python -m train.export."""
     peak_tflops: float | None = None
     """Peak of all devices together, to print the share reached (MFU)."""
-    tensorboard: bool = False
-    """Write scalars for TensorBoard as well."""
     cache: Path | None = None
     """Folder of tokenised corpora (default: jaxcontam/tokens in the user's cache)."""
     mesh: str | None = None

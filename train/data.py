@@ -93,15 +93,9 @@ def open_corpus(
 ) -> Corpus:
     """Find the parts of a corpus; no text is read yet.
 
-    Args:
-        names: Each a file (those of `jaxcontam.data.corpus`, and .array_record), a
-            folder of such files with the folders in it,
-            `tfds:NAME[:VERSION]/SPLIT`, or `hf:NAME[:CONFIG]:SPLIT`.
-        leave_out: A folder that is not searched: sets that an earlier run wrote there
-            are no background of the next.
-
-    Raises:
-        InputError: If a name leads nowhere, or two names lead to the same part.
+    A name is a file (those of `jaxcontam.data.corpus`, and .array_record), a folder of
+    such files, `tfds:NAME[:VERSION]/SPLIT`, or `hf:NAME[:CONFIG]:SPLIT`. The folder
+    `leave_out` is not searched: sets that an earlier run wrote are no background.
     """
     if not names:
         raise InputError("no corpus is given", hint="name a file or a folder of text")
@@ -445,34 +439,12 @@ def row_batches(
     n_steps: int,
     process: int = 0,
     n_processes: int = 1,
-    n_threads: int = 2,
 ) -> "grain.DatasetIterator":
     """Batches of this process, (B / n_processes, T + 1) int32, one per step.
 
-    The iterator's `get_state` and `set_state` resume at the exact next batch; its
-    state is a step count, equal in all processes.
-
-    Args:
-        n_steps: Batches in all; every process gets as many, or a collective hangs.
-        process: Which process this is; it gets rows process, process + n_processes, ...
-            of each global batch.
-        n_threads: Threads that read ahead; 0 reads when asked.
-
-    Raises:
-        ValueError: If the counts do not fit together.
+    A process gets rows process, process + n_processes, ... of each global batch. The
+    iterator's state is a step count, equal in all processes.
     """
-    if batch_rows < 1 or batch_rows % n_processes:
-        raise ValueError(
-            f"batch_rows must be a multiple of the {n_processes} processes, "
-            f"got {batch_rows}"
-        )
-    if not 0 <= process < n_processes:
-        raise ValueError(f"process must be in [0, {n_processes}), got {process}")
-    if not 0 <= n_steps <= len(rows) // batch_rows:
-        raise ValueError(
-            f"n_steps must be at most {len(rows) // batch_rows} for {len(rows)} rows "
-            f"in batches of {batch_rows}, got {n_steps}"
-        )
 
     def batch(step: int) -> np.ndarray:
         first = step * batch_rows
@@ -484,7 +456,5 @@ def row_batches(
     # Whole batches, since Grain calls Python several times an element: 8 rows of 512
     # ids, read ahead by two threads, took 236 us a step as single rows, 66 as a batch.
     batches = grain.MapDataset.range(n_steps).map(batch)
-    options = grain.ReadOptions(
-        num_threads=n_threads, prefetch_buffer_size=16 if n_threads else 0
-    )
+    options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=16)
     return iter(batches.to_iter_dataset(options))

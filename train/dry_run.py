@@ -26,6 +26,7 @@ from jaxcontam.models.sharding import DATA_AXIS, FSDP_AXIS, ROWS
 from jaxcontam.reports.flags import flag_of
 from jaxcontam.scoring.mesh import device_mesh
 from jaxcontam.scoring.shares import MeshShape, parse_mesh
+from jaxcontam.terminal import shell_line
 from train.config import PRESETS, Config, ConfigFlags, changes
 from train.loop import check_rows, compiled_step
 from train.optimizer import make_optimizer
@@ -133,20 +134,25 @@ class DryRun(ConfigFlags):
                 continue
             if self.compile and needed <= usable:
                 needed, counts = compiled_costs(one, mesh)
-            tried.append((needed > usable, needed, mesh, one, counts))
+            tried.append((needed, mesh, one, counts))
             if needed <= usable:
                 break
-        is_too_large, needed, mesh, config, counts = min(tried, key=lambda one: one[:2])
+        needed, mesh, config, counts = min(tried, key=lambda one: one[0])
         flags = {"preset": config.name, "mesh": mesh}
         flags |= changes(config, PRESETS[config.name])
+        # As it is typed: a separator has line ends.
+        typed = [
+            word
+            for name, value in flags.items()
+            for word in (flag_of(name), str(value).replace("\n", "\\n"))
+        ]
         print(
             f"{config.name} on {self.on}, {n_chips} chips of {chip.gib} GiB: "
-            f"{'DOES NOT FIT' if is_too_large else 'fits'}\n"
+            f"{'fits' if needed <= usable else 'DOES NOT FIT'}\n"
             f"  {needed / _GIB:.1f} GiB a chip of {usable / _GIB:.1f} ("
             f"{'an upper bound' if counts else 'weights, optimiser, gradients alone'})"
             f"; {state_bytes(config, 1)[0] / _GIB:.1f} GiB a checkpoint\n"
-            "  flags of train.pretrain:",
-            *(f"{flag_of(name)} {value}" for name, value in flags.items()),
+            f"  flags of train.pretrain: {shell_line(typed)}"
         )
         if counts is not None:
             flops, moved = counts

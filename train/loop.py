@@ -99,17 +99,13 @@ def train(
     The weights do not depend on when checkpoints are written or where a run was cut.
 
     Args:
-        decoder: With the weights to start from, on the mesh or equal on every process;
-            their buffers are donated.
+        decoder: On the mesh or equal on every process; its buffers are donated.
         batches: Yields (B, T + 1) int32 rows of this process.
-        checkpoints: Where to save and resume; None saves nothing.
         checkpoint_steps: Save every N steps; None is as often as saving takes 2 % of
-            the time, but at most every minute and at least every half hour, by the
-            clock of process 0.
+            the time, by the clock of process 0.
         first_id: Id that begins each document; used if the configuration isolates them.
         validation: Gives the batches that are held out, rows of this process.
-        should_stop: Called after each step; when true in any process, all save and
-            return.
+        should_stop: When true in any process after a step, all save and return.
     """
     watch = watch or Watch()
     mesh = training_mesh() if mesh is None else mesh

@@ -31,7 +31,7 @@ import dataclasses
 import hashlib
 import shutil
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +40,7 @@ import numpy as np
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.errors import InputError, unknown_name
+from train.options import Rule
 from train.tokens import Documents
 
 HELD_OUT = "-held"
@@ -289,10 +290,6 @@ def _checked(table: object, place: str) -> dict[str, Any]:
     return table
 
 
-# What a value must be, in words and as a check.
-_Rule = tuple[str, Callable[[Any], bool]]
-
-
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and value.strip() != ""
 
@@ -308,35 +305,24 @@ def _is_name(value: object) -> bool:
     )
 
 
-def _at_least(least: int) -> _Rule:
-    def holds(value: object) -> bool:
-        # A bool is an int, too.
-        return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-    return f"a whole number of at least {least}", holds
+def _at_least(least: int) -> Rule:
+    # A bool is an int, too, but of another type.
+    words = f"a whole number of at least {least}"
+    return words, lambda value: type(value) is int and value >= least
 
 
-def _one_of(*words: str) -> _Rule:
-    rule = " or ".join(f'"{word}"' for word in words)
-    return rule, lambda value: isinstance(value, str) and value in words
+def _one_of(*words: str) -> Rule:
+    return " or ".join(f'"{word}"' for word in words), lambda value: value in words
 
 
 def _is_when(value: object) -> bool:
-    if isinstance(value, str):
+    if not isinstance(value, list | tuple):
         return value in ("uniform", "clustered")
-    return (
-        isinstance(value, list | tuple)
-        and len(value) > 0
-        and all(
-            isinstance(one, int | float)
-            and not isinstance(one, bool)
-            and 0 <= one <= 1  # not true of nan either
-            for one in value
-        )
-    )
+    shares = [one for one in value if type(one) in (int, float) and 0 <= one <= 1]
+    return 0 < len(shares) == len(value)
 
 
-_KEYS: Mapping[str, _Rule] = {
+_KEYS: Mapping[str, Rule] = {
     "file": ("the path of a file", _is_text),
     "copies": _at_least(0),
     "name": ("a name that a file can have", _is_name),
@@ -378,7 +364,7 @@ class Stream:
     """Ids to train on, and where the canaries stand in them.
 
     Attributes:
-        ids: (N,) int32 in memory; in a file uint16 where all ids fit.
+        ids: (N,) int32 in memory; in a file of the type of the documents' ids.
         copies: Those of each set: blocks in the stream's order, spread ones by number.
     """
 
@@ -423,13 +409,8 @@ def build_stream(
     A copy is one contiguous block; of a set that is spread, each example is. One
     `prefix_id` stands before each document and each block, never between examples.
 
-    Args:
-        documents: The background, in its order; ids that are mapped from a file need
-            not fit in memory together.
-        canaries: Sets to plant with the ids of their texts, no two of one name.
-        seed: Seeds the boundaries and the orders of shuffled copies.
-        out: A .npy file that takes the ids instead of memory; it stands there once
-            it is whole.
+    `out` is a .npy file that takes the ids instead of memory, and stands there once it
+    is whole. The seed draws the boundaries and the orders of shuffled copies.
     """
     pieces = _pieces(canaries, len(documents), seed=seed)
     n_ids = int(documents.lengths.sum()) + len(documents)
@@ -438,11 +419,9 @@ def build_stream(
         ids_N = np.empty(n_ids, np.int32)
         begins = _fill(ids_N, documents, pieces, prefix_id)
     else:
-        planted = (int(piece.ids.max(initial=0)) for piece in pieces)
-        largest = max(prefix_id, _largest(documents), *planted)
-        dtype = np.uint16 if largest <= np.iinfo(np.uint16).max else np.int32
+        dtype = documents.ids.dtype
         partial = out.with_name(out.name + ".partial")
-        _check_room(out.parent, n_ids * np.dtype(dtype).itemsize)
+        _check_room(out.parent, n_ids * dtype.itemsize)
         written_N = np.lib.format.open_memmap(partial, "w+", dtype, (n_ids,))
         begins = _fill(np.asarray(written_N), documents, pieces, prefix_id)
         written_N.flush()
@@ -496,18 +475,9 @@ def training_order(
     last id the first of the next, so that every id is a target once; what does not fill
     a row is left out.
 
-    Args:
-        n_ids: N, the length of the stream.
-        seed: Draws the phase, the random order and random times. Sets that have a
-            time of their own move rows; neither where rows are cut nor the order of
-            the others depends on them.
-        timed: From `Stream.timed`.
-        planted_C2: From `Stream.planted`: its rows that training would not take change
-            places with the last rows that hold none of it.
-        n_trained: Rows that training will take of the R; None for all.
-
-    Returns:
-        starts_R, int64.
+    `timed` moves rows; neither where rows are cut nor the order of the others depends
+    on it. Of `planted_C2`, rows that are not among the `n_trained` which training takes
+    change places with the last ones that hold none of it.
     """
     rng = np.random.default_rng([seed, 2])
     phase, n_rows = int(rng.integers(context)), (n_ids - 1) // context
@@ -594,13 +564,6 @@ def _pieces(canaries: Sequence[Canary], n_documents: int, *, seed: int) -> list[
             place = int(rng.integers(n_documents + 1)) - rng.random()
             pieces.append(_Piece(place, one.name, copy, tuple(order.tolist()), whole))
     return sorted(pieces, key=lambda piece: piece.place)
-
-
-def _largest(documents: Documents) -> int:
-    """An id that none exceeds, near enough to tell how many bytes an id takes."""
-    if documents.ids.dtype.itemsize < 4:
-        return np.iinfo(documents.ids.dtype).max
-    return max((int(ids.max(initial=0)) for ids in documents.stretches()), default=0)
 
 
 def _fill(

@@ -96,8 +96,6 @@ class Population(ConfigFlags):
     """Or this much background beside what is planted."""
     max_example_tokens: int | None = None
     """Longer examples are cut, separator included (default: two fit the context)."""
-    test: Literal["adjacency", "none"] = "adjacency"
-    """Order test of every set."""
     weights: bool = True
     """Keep models, sets and streams; --no-weights keeps manifests and results."""
     form: Literal["auto", "scan", "vmap"] = "auto"
@@ -230,7 +228,6 @@ class Population(ConfigFlags):
         return Job(
             design=design,
             out=self.out.absolute(),
-            test=None if self.test == "none" else self.test,
             weights=self.weights,
             code=code_version(),
             sources=source_digest("train.population_models"),
@@ -334,9 +331,7 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
         if isinstance(task.scored, InputError):
             raise task.scored
         model = plan_model(job.design, job.texts, seed=task.seed)
-        rows: tuple[SetResult, ...] = ()
-        if job.test is not None:
-            rows = set_results(job, plan_tests(job, model), task.scored)
+        rows = set_results(job, plan_tests(job, model), task.scored)
         decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, task.weights))
         result = ModelResult(
             seed=model.seed,

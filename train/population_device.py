@@ -160,7 +160,7 @@ def score_population(
     *,
     context: int,
     batch_tokens: int | None = None,
-    side_by_side: bool | None = None,
+    side_by_side: bool = False,
 ) -> list[PairScores | NonFiniteScoreError]:
     """Score the pairs of every model, as `PairScorer` does for one.
 
@@ -170,9 +170,6 @@ def score_population(
     M = jax.tree.leaves(states)[0].shape[0]
     if len(groups) != M:
         raise ValueError(f"groups must be given for {M} models, got {len(groups)}")
-    if side_by_side is None:
-        # One small model leaves an accelerator idle; on a CPU several miss the caches.
-        side_by_side = jax.default_backend() != "cpu"
     mesh = models_mesh()
     if M % mesh.size:
         # A lone model, or a last chunk, is not worth a program over all devices.
@@ -282,7 +279,7 @@ def score_population_tests(
     states: nnx.State,
     *,
     context: int,
-    side_by_side: bool | None = None,
+    side_by_side: bool = False,
 ) -> list[list[ScoredTest] | InputError]:
     """Score the pair tests of many models in one call: tests, or an error, of each."""
     plans: list[list[PairPlan]] = []

@@ -29,15 +29,14 @@ from tokenizers import Tokenizer
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.errors import InputError
-from jaxcontam.orders.methods import ADJACENCY, order_method
+from jaxcontam.orders.methods import ADJACENCY
 from jaxcontam.orders.order_test import PlannedTest, ScoredTest, plan_test
-from jaxcontam.proof.test_row import TestRow
 from jaxcontam.stats.pair_test import adjacency_test
 from train.audits import AUDIT_NUMBERS
 from train.config import Config
 from train.data import Corpus
 from train.filters import document_filter
-from train.plant import PlannedSet, Stream, When, build_stream, training_order
+from train.plant import PlannedSet, Stream, build_stream, training_order
 from train.population_device import (
     score_population_tests,
     stacked,
@@ -54,6 +53,12 @@ from train.tokens import (
     train_tokenizer,
 )
 
+# Without what `SetResult` has no field for, most of its time.
+_BRIEF = dataclasses.replace(
+    ADJACENCY,
+    analyse=functools.partial(adjacency_test, brief=True),
+    locates=False,
+)
 # The final loss is the mean over this many steps.
 _LAST_STEPS = 50
 
@@ -71,13 +76,6 @@ class Design:
     n_examples: int
     copies: tuple[int, ...]
     n_steps: int
-    when: tuple[When, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.when and len(self.when) != len(self.copies):
-            raise ValueError(
-                f"when must be given for {len(self.copies)} sets, got {len(self.when)}"
-            )
 
     @property
     def n_tokens(self) -> int:
@@ -118,9 +116,7 @@ def read_texts(
     Files are tokenised into a cache in `folder`.
     """
     keep = document_filter(config.data)
-    tokenizer = train_tokenizer(
-        corpus if keep is None else filter(keep, corpus), config.decoder.vocab_size
-    )
+    tokenizer = train_tokenizer(filter(keep, corpus), config.decoder.vocab_size)
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
     encoded = encode_examples(
         plain,
@@ -182,14 +178,9 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
                 order_provenance="seeded",
             ),
             copies=copies,
-            when=when,
         )
-        for name, copies, when, part in zip(
-            design.set_names,
-            design.copies,
-            design.when or ("uniform",) * len(design.copies),
-            members,
-            strict=True,
+        for name, copies, part in zip(
+            design.set_names, design.copies, members, strict=True
         )
     )
     encoded = tuple(part_of(texts.encoded, part) for part in members)
@@ -205,7 +196,6 @@ def plan_model(design: Design, texts: Texts, *, seed: int) -> PlannedModel:
         len(stream.ids),
         design.config.context,
         seed=seed,
-        timed=stream.timed,
         planted_C2=stream.planted,
         n_trained=n_rows,
     )[:n_rows]
@@ -253,7 +243,6 @@ class Job:
 
     design: Design
     out: Path
-    test: str | None
     weights: bool
     code: str | None
     sources: str
@@ -277,7 +266,6 @@ class Job:
         parts = [
             dataclasses.asdict(self.design),
             seed,
-            self.test,
             self.weights,
             self.sources,
             self.texts.documents.corpus_digest,
@@ -337,15 +325,13 @@ def train_models(job: Job, seeds: Sequence[int]) -> list[TrainedModel]:
             config, rows_MRT, seeds=seeds, first_id=texts.prefix_id
         )
     trained = time.monotonic()
-    scored: list[list[ScoredTest] | InputError] = [[] for _ in models]
-    if job.test is not None:
-        scored = score_population_tests(
-            [plan_tests(job, model) for model in models],
-            graphdef,
-            states,
-            context=config.decoder.context,
-            side_by_side=None if job.is_scan else True,
-        )
+    scored = score_population_tests(
+        [plan_tests(job, model) for model in models],
+        graphdef,
+        states,
+        context=config.decoder.context,
+        side_by_side=not job.is_scan,
+    )
     leaves = jax.device_get(jax.tree.leaves(states))
     share = 1 / len(set(seeds))
     shares = (
@@ -373,12 +359,11 @@ def trained_together(
 
 def plan_tests(job: Job, model: PlannedModel) -> list[PlannedTest]:
     """The test of every set of a model."""
-    assert job.test is not None
     return [
         plan_test(
             planned.benchmark,
             encoded,
-            order_method(job.test),
+            _BRIEF,
             prefix_id=job.texts.prefix_id,
             context=job.design.config.decoder.context,
             seed=model.seed,
@@ -393,9 +378,7 @@ def set_results(
     """Results of scored tests; needs no device."""
     rows = []
     for copies, test, one in zip(job.design.copies, planned, scored, strict=True):
-        result = test.result(
-            one, primary=False, pretests=(), method=_brief(test.method)
-        )
+        result = test.result(one, primary=False, pretests=())
         rows.append(
             SetResult(
                 name=result.benchmark,
@@ -407,14 +390,6 @@ def set_results(
             )
         )
     return tuple(rows)
-
-
-def _brief(method: TestRow) -> TestRow:
-    """A test without what `SetResult` has no field for, most of its time."""
-    if method is not ADJACENCY:
-        return method
-    analyse = functools.partial(adjacency_test, brief=True)
-    return dataclasses.replace(ADJACENCY, analyse=analyse, locates=False)
 
 
 def n_parameters(decoder: Any) -> int:

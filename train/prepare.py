@@ -5,8 +5,8 @@ Command: `python -m train.prepare ... --prepared PLACE`, with the flags of
 manifest in one place. `train.pretrain` with the same line reads them: all that is left
 to do before the first step is to copy the stream.
 
-The first process that sees a disk makes the stream there, and those that see the same
-disk read it. Every process compares with process 0 what it is about to train on.
+The first process that sees a disk makes stream and rows there, and all that see it read
+them. Every process compares with process 0 what it is about to train on.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from jaxcontam.data.benchmark import parse_records
 from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint
-from jaxcontam.processes import barrier, gather, process_count, process_index
+from jaxcontam.processes import barrier, gather, process_index
 from jaxcontam.progress import progress_bar
 from jaxcontam.stats.orders import cut_to_budget
 from train.background_check import check_background
@@ -82,9 +82,8 @@ PLANTED_DIR = "planted"
 
 _FLAG = "--prepared"
 _TEXT_FIELD = "text"
+# Where each row starts in the stream, in the order of training.
 _STARTS_NAME = "rows.npy"
-# Beside the stream, while other processes read it.
-_SHARED_STARTS = "stream-rows.npy"
 # The manifest last: it says that the rest exists.
 _KEPT = (STREAM_NAME, _STARTS_NAME, VALIDATION_ROWS, TOKENIZER_DIR, MANIFEST_NAME)
 
@@ -105,18 +104,23 @@ class Prepared:
 
     Attributes:
         manifest: What is trained on; not yet searched for the sets.
+        starts: (R,) int64, where each row starts in the stream, in training order.
         validation: (R, T + 1) int32, rows that are held out; R may be 0.
         documents: The background that was chosen; None where the manifest is of a run
             that was prepared elsewhere, and searched.
     """
 
     manifest: Manifest
-    rows: Rows
+    starts: np.ndarray
     validation: np.ndarray
     documents: Documents | None
     tokenizer: Any
     plain: Tokenizer
-    prefix_id: int
+
+    def save_rows(self, folder: Path) -> None:
+        """Keep what is read beside the stream."""
+        np.save(folder / _STARTS_NAME, self.starts)
+        np.save(folder / VALIDATION_ROWS, self.validation)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -145,8 +149,7 @@ def prepare(
     if start is not None:
         tokenizer = start.tokenizer
     elif tokenizer is None:
-        kept = corpus if keep is None else filter(keep, corpus)
-        tokenizer = train_tokenizer(kept, config.decoder.vocab_size)
+        tokenizer = train_tokenizer(filter(keep, corpus), config.decoder.vocab_size)
     first_id = prefix_id(tokenizer) if start is None else start.prefix_id
     plain = plain_tokenizer(tokenizer.backend_tokenizer)
     cache = tokenised(corpus, plain, options.cache)
@@ -208,11 +211,11 @@ def prepare(
     stream = build_stream(
         documents, canaries, prefix_id=first_id, seed=seed, out=stream_file
     )
-    rows = _rows(stream, config, seed=seed, n_most=options.steps)
+    starts = _starts(stream, config, seed=seed, n_most=options.steps)
     manifest = stream_manifest(
         canaries,
         stream,
-        rows.starts,
+        starts,
         config,
         seed=seed,
         code=code_version(),
@@ -229,12 +232,11 @@ def prepare(
     )
     return Prepared(
         manifest=manifest,
-        rows=rows,
+        starts=starts,
         validation=validation,
         documents=documents,
         tokenizer=tokenizer,
         plain=plain,
-        prefix_id=first_id,
     )
 
 
@@ -290,8 +292,10 @@ def searched(prepared: Prepared, sets: Sequence[PlannedSet]) -> Manifest:
     return dataclasses.replace(manifest, sets=tuple(sets_found))
 
 
-def _rows(stream: Stream, config: Config, *, seed: int, n_most: int | None) -> Rows:
-    """Rows in the order of training, of at most so many steps."""
+def _starts(
+    stream: Stream, config: Config, *, seed: int, n_most: int | None
+) -> np.ndarray:
+    """Where rows start, in the order of training, of at most so many steps."""
     n_steps = (len(stream.ids) - 1) // config.context // config.batch_rows
     if n_steps < 1:
         raise InputError(
@@ -308,9 +312,7 @@ def _rows(stream: Stream, config: Config, *, seed: int, n_most: int | None) -> R
         planted_C2=stream.planted,
         n_trained=n_steps * config.batch_rows,
     )
-    if n_most is not None:
-        starts = starts[: n_steps * config.batch_rows]
-    return Rows(stream.ids, starts, config.context)
+    return starts if n_most is None else starts[: n_steps * config.batch_rows]
 
 
 def stream_manifest(
@@ -441,8 +443,7 @@ def save_prepared(
     (home / MANIFEST_NAME).unlink(missing_ok=True)
     prepared = prepare(run, corpus, out / STREAM_NAME, tokenizer=tokenizer)
     manifest = searched(prepared, run.sets)
-    np.save(out / _STARTS_NAME, prepared.rows.starts)
-    np.save(out / VALIDATION_ROWS, prepared.validation)
+    prepared.save_rows(out)
     prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
     write_manifest(manifest, out / MANIFEST_NAME)
     keep_at_home(out, home, *_KEPT)
@@ -480,46 +481,42 @@ def fetch_prepared(run: Run, stream_file: Path) -> Prepared:
     except OSError:
         with one_line(_FLAG, place, "read"):
             (kept / STREAM_NAME).copy(epath.Path(stream_file))
-    ids = np.load(stream_file, mmap_mode="r")
-    if len(ids) != manifest.n_tokens:
+    if len(np.load(stream_file, mmap_mode="r")) != manifest.n_tokens:
         raise InputError(f"{place}: {STREAM_NAME} is not as long as its manifest says")
     return Prepared(
         # Whoever trains again with other code must not find its own work done.
         manifest=dataclasses.replace(
             manifest, jaxcontam=__version__, code=code_version()
         ),
-        rows=Rows(ids, starts, run.config.context),
+        starts=starts,
         validation=validation,
         documents=None,
         tokenizer=tokenizer,
         plain=plain_tokenizer(tokenizer.backend_tokenizer),
-        prefix_id=prefix_id(tokenizer) if run.start is None else run.start.prefix_id,
     )
 
 
 def _check(manifest: Manifest, place: str, run: Run) -> None:
     """Refuse what was prepared for another run."""
-    start = run.start
+
+    def of_sets(sets: Sequence[SetRecord] | Sequence[PlannedSet]) -> list[Any]:
+        return [(one.name, one.copies, one.when, one.layout, one.form) for one in sets]
+
     before = {
         "seed": manifest.seed,
         "allow_overlap": manifest.allow_overlap,
         "init": manifest.init_fingerprint,
         "recipe": run_inputs(manifest)["recipe"],
-        "sets": [
-            (row.name, row.copies, row.when, row.layout, row.form, row.fingerprint)
-            for row in manifest.sets
-        ],
+        "sets": of_sets(manifest.sets),
+        "examples": [row.fingerprint for row in manifest.sets],
     }
     now = {
         "seed": run.seed,
         "allow_overlap": run.options.allow_overlap,
-        "init": None if start is None else start.checkpoint.fingerprint,
+        "init": None if run.start is None else run.start.checkpoint.fingerprint,
         "recipe": config_to_json(run.config),
-        "sets": [
-            (one.name, one.copies, one.when, one.layout, one.form, digest)
-            for one in run.sets
-            for digest in [one.benchmark.fingerprint]
-        ],
+        "sets": of_sets(run.sets),
+        "examples": [one.benchmark.fingerprint for one in run.sets],
     }
     if before != now:
         raise InputError(
@@ -558,45 +555,31 @@ def prepared_once(
 
 
 def place_stream(out: Path, prepared: Prepared | None) -> None:
-    """Put the stream where it is trained from; all processes at the same time."""
+    """Put stream and rows where they are read; all processes at the same time."""
     if prepared is not None:
-        if process_count() > 1:
-            np.save(out / _SHARED_STARTS, prepared.rows.starts)
-        np.save(out / VALIDATION_ROWS, prepared.validation)
+        prepared.save_rows(out)
         (out / f"new-{STREAM_NAME}").replace(out / STREAM_NAME)
     barrier("stream")
 
 
-def rows_of_run(out: Path, prepared: Prepared | None, context: int) -> Rows:
+def rows_of_run(out: Path, context: int) -> Rows:
     """What is trained on, the same in every process."""
-    if prepared is None:
-        starts = np.load(out / _SHARED_STARTS)
-        rows = Rows(np.load(out / STREAM_NAME, mmap_mode="r"), starts, context)
-    else:
-        rows = prepared.rows
-    barrier("rows")
-    if prepared is not None:
-        (out / _SHARED_STARTS).unlink(missing_ok=True)
-    return rows
+    ids = np.load(out / STREAM_NAME, mmap_mode="r")
+    return Rows(ids, np.load(out / _STARTS_NAME), context)
 
 
 def _holds_finished(out: Path) -> bool:
     """Whether a finished run stands here, or one of which nothing is known."""
-    if not (out / MANIFEST_NAME).exists():
-        return False
-    try:
+    with contextlib.suppress(InputError):
         return read_manifest(out / MANIFEST_NAME).finished
-    except InputError:
-        return True
+    return (out / MANIFEST_NAME).exists()
 
 
 def _check_same(prepared: Prepared | None) -> None:
     own = bytes(hashlib.sha256().digest_size)
     if prepared is not None:
         inputs = json.dumps(run_inputs(prepared.manifest), sort_keys=True)
-        digest = hashlib.sha256(inputs.encode())
-        digest.update(prepared.rows.starts.tobytes())
-        own = digest.digest()
+        own = hashlib.sha256(inputs.encode()).digest()
     told = gather(np.frombuffer(own, np.uint8))
     for process, other in enumerate(told):
         if other.any() and (other != told[0]).any():

@@ -132,7 +132,7 @@ class Pretrain(RunOptions, ConfigFlags, _Inputs):
             options=self._options(),
             start=start,
         )
-        with alone(out, "--prepared"):
+        with alone(out):
             return save_prepared(run, corpus, tokenizer=tokenizer)
 
     def _corpus(self) -> Corpus:

@@ -19,7 +19,7 @@ import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn
 
 from jaxcontam.data.journal import claimed
-from jaxcontam.errors import InputError, install_hint
+from jaxcontam.errors import InputError
 from jaxcontam.stats.result import LEVEL
 from jaxcontam.terminal import Terminal
 
@@ -121,11 +121,9 @@ class MetricsLog(StepLog):
     first, or without a peak).
     """
 
-    def __init__(self, path: Path, last_step: int = 0, tensorboard: Path | None = None):
-        """As `StepLog`; InputError also if tensorboardX is asked for and missing."""
-        # First what can be refused, then what changes the file.
-        self._writer = None if tensorboard is None else _writer(tensorboard, last_step)
-        super().__init__(path, last_step=last_step)
+    def __init__(self, path: Path, last_step: int = 0):
+        """As `StepLog`."""
+        super().__init__(path, last_step)
         self._seconds_before = self.last_row["seconds"] if self.last_row else 0.0
 
     def add(
@@ -145,51 +143,23 @@ class MetricsLog(StepLog):
             "mfu": mfu and round(mfu, 4),
         }
         first = last_step - len(of_steps["loss"]) + 1
-        rows: list[dict[str, Any]] = [
-            {
-                "step": step,
-                "tokens": step * tokens_a_step,
-                # The shortest digits that give the float32 back.
-                **{
-                    name: float(str(one)) if np.isfinite(one) else None
-                    for name, one in zip(of_steps, numbers, strict=True)
-                },
-                **block,
-            }
-            for step, numbers in enumerate(zip(*of_steps.values(), strict=True), first)
-        ]
-        self.append(rows)
-        if self._writer is None:
-            return
-        for row in rows:
-            for name in of_steps:
-                if row[name] is not None:
-                    self._writer.add_scalar(f"train/{name}", row[name], row["step"])
-        self._writer.flush()
-
-    def __exit__(self, *_: object) -> None:
-        super().__exit__()
-        if self._writer is not None:
-            self._writer.close()
-
-
-def _writer(folder: Path, last_step: int) -> Any:
-    try:
-        from tensorboardX import (  # pyright: ignore[reportMissingImports]
-            SummaryWriter,
+        self.append(
+            [
+                {
+                    "step": step,
+                    "tokens": step * tokens_a_step,
+                    # The shortest digits that give the float32 back.
+                    **{
+                        name: float(str(one)) if np.isfinite(one) else None
+                        for name, one in zip(of_steps, numbers, strict=True)
+                    },
+                    **block,
+                }
+                for step, numbers in enumerate(
+                    zip(*of_steps.values(), strict=True), first
+                )
+            ]
         )
-    except ImportError as e:
-        raise InputError(
-            "--tensorboard needs tensorboardX, which is not installed",
-            hint=install_hint("tensorboard"),
-        ) from e
-    # Scalars that a killed run wrote after its checkpoint are hidden. File names have
-    # whole seconds: without a suffix, a quick restart would write over its own file.
-    return SummaryWriter(
-        str(folder),
-        purge_step=last_step + 1 if last_step else None,
-        filename_suffix=f".from-{last_step}",
-    )
 
 
 class RunningMean:

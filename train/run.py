@@ -90,6 +90,7 @@ from train.run_folder import (
     copy_to,
     earlier_manifest,
     is_same_folder,
+    is_url,
     keep_at_home,
     run_home,
 )
@@ -97,7 +98,6 @@ from train.step import fresh_decoder, whole_decoder
 
 # Unless --validate-every says otherwise.
 _N_VALIDATIONS = 20
-TENSORBOARD_DIR = "tensorboard"
 LOGS = (METRICS_NAME, AUDITS_NAME, VALIDATION_NAME, PAGE_NAME)
 
 
@@ -115,24 +115,11 @@ def pretrain(
     """Tokenise, plant, train and write a model directory with its manifest.
 
     A finished model in `out` that the same code made of the same inputs is not trained
-    again; without git, the same version is the same code. An unfinished run of the same
-    inputs resumes from its last checkpoint.
+    again; an unfinished run resumes from its last checkpoint. After SIGTERM or Ctrl-C,
+    which raises, the checkpoint is written and the manifest says unfinished.
 
-    Args:
-        config: Model and batch; that of `start` has its shape.
-        out: Folder; `model/`, `sets/`, `manifest.json`, `stream.npy`, `metrics.jsonl`
-            and `training.html` are written there.
-        tokenizer: A transformers fast tokenizer; None takes that of `start`, or trains
-            one on the corpus.
-
-    Returns:
-        The manifest; it says whether training finished. On SIGTERM it has not, and its
-        checkpoint is written.
-
-    Raises:
-        InputError: If sets share a name, there is too little text, a control stands in
-            the background, or `out` holds the unfinished run of other inputs.
-        KeyboardInterrupt: On Ctrl-C, once the checkpoint is written.
+    `tokenizer` is a transformers fast tokenizer; None takes that of `start`, or trains
+    one on the corpus.
     """
     options = options or RunOptions()
     check_sets(sets)
@@ -150,9 +137,9 @@ def pretrain(
         )
     with contextlib.ExitStack() as locks:
         if is_first():
-            locks.enter_context(alone(out, "--out"))
-            if "://" not in str(home) and not is_same_folder(out, home):
-                locks.enter_context(alone(Path(home), "--checkpoints"))
+            locks.enter_context(alone(out))
+            if not is_url(home) and not is_same_folder(out, home):
+                locks.enter_context(alone(Path(home)))
         run = Run(
             sets=sets,
             config=config,
@@ -187,7 +174,7 @@ def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
             _say(f"reusing the finished model in {home}{audits}")
             return manifest
         place_stream(out, prepared)
-    rows = rows_of_run(out, prepared, config.context)
+    rows = rows_of_run(out, config.context)
     decoder = (
         fresh_decoder(config.decoder, seed=run.seed, mesh=run.mesh)
         if start is None
@@ -237,7 +224,7 @@ def _audit_plan(run: Run, prepared: Prepared) -> AuditPlan | None:
         [planned.benchmark for planned in run.sets],
         prepared.manifest,
         prepared.plain,
-        prefix_id=prepared.prefix_id,
+        prefix_id=prepared.manifest.first_id,
         context=run.config.decoder.context,
         seed=run.seed,
         tests=run.options.audit_tests,
@@ -402,13 +389,12 @@ class RunLog:
         self._rates_N = step_rates(config, manifest.n_steps)
         n_bytes = max(1, manifest.validation_bytes)
         self._tokens_per_byte = manifest.n_validation_tokens / n_bytes
-        board = out / TENSORBOARD_DIR if run.options.tensorboard else None
         # A damaged log is refused before another one is cut.
         for name in (METRICS_NAME, AUDITS_NAME, VALIDATION_NAME):
             read_rows(out / name, last_step=last_step)
         with contextlib.ExitStack() as stack:
             keep = stack.enter_context
-            self._metrics = keep(MetricsLog(out / METRICS_NAME, last_step, board))
+            self._metrics = keep(MetricsLog(out / METRICS_NAME, last_step))
             self._audits = keep(StepLog(out / AUDITS_NAME, last_step))
             self._validation = keep(StepLog(out / VALIDATION_NAME, last_step))
             self._opened = stack.pop_all()

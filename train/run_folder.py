@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from jaxcontam.data.journal import lock
 from jaxcontam.errors import InputError, StorageError, first_line
 from jaxcontam.processes import (
     barrier,
@@ -220,17 +220,10 @@ def run_home(word: str | None, out: Path, flag: str = "--checkpoints") -> Any:
 
 
 @contextlib.contextmanager
-def alone(folder: Path, flag: str) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Keep other processes out of a run's folder; a killed one holds nothing."""
     with (folder / LOCK_NAME).open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            raise InputError(
-                f"{folder}: another process trains there", hint=f"another {flag}"
-            ) from e
-        except OSError:
-            pass  # a file system without locks, such as a bucket that is mounted
+        lock(handle.fileno(), folder)
         yield
 
 

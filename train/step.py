@@ -104,17 +104,15 @@ def training_step(
     *,
     compute: Compute = PLAIN,
     mesh: Mesh | None = None,
-    layout: WeightSharding | None = None,
     first_id: int | None = None,
 ) -> tuple[Any, Any, Numbers]:
     """`Step.update` by any optimiser; B divides by the devices times `micro_batches`.
 
-    `layout` is that of the mesh if not given. `first_id` begins each document, within
-    which attention stays; None lets it cross.
+    `first_id` begins each document, within which attention stays; None lets it cross.
     """
     local = functools.partial(_with_gradients, n=compute.micro_batches)
     numbers, gradients = _over_devices(
-        local, graphdef, params, batch_BT, compute, mesh, layout, first_id
+        local, graphdef, params, batch_BT, compute, mesh, first_id
     )
     numbers |= {
         "gradient_norm": optax.tree.norm(gradients),
@@ -135,7 +133,7 @@ def mean_loss(
 ) -> jax.Array:
     """Cross-entropy of a batch, nats per token; arguments as of `training_step`."""
     numbers, _ = _over_devices(
-        _without_gradients, graphdef, params, batch_BT, compute, mesh, None, first_id
+        _without_gradients, graphdef, params, batch_BT, compute, mesh, first_id
     )
     return numbers.get("cross_entropy", numbers["loss"])
 
@@ -147,12 +145,10 @@ def _over_devices(
     batch_BT: jax.Array,
     compute: Compute,
     mesh: Mesh | None,
-    layout: WeightSharding | None,
     first_id: int | None,
 ) -> tuple[Numbers, Any]:
     """The mean over all devices of what each makes of its rows."""
-    if layout is None:
-        layout = WeightSharding() if mesh is None else mesh_sharding(params, mesh)
+    layout = WeightSharding() if mesh is None else mesh_sharding(params, mesh)
     on = nnx.merge(graphdef, params).hardware
     loss = functools.partial(
         batch_loss, graphdef=graphdef, compute=compute, layout=layout, first_id=first_id

@@ -82,21 +82,20 @@ def read_tokenizer(directory: Path):
             f"{directory}: no such folder", hint="a folder with tokenizer.json"
         )
     tokenizer = read_fast_tokenizer(directory)
-    if tokenizer.bos_token_id is None and tokenizer.eos_token_id is None:
-        raise InputError(
-            f"{directory}: the tokenizer has neither a BOS nor an EOS token",
-            hint="one of them stands before each document: name it in "
-            "tokenizer_config.json",
-        )
+    prefix_id(tokenizer, str(directory))
     return tokenizer
 
 
-def prefix_id(tokenizer) -> int:
+def prefix_id(tokenizer, where: str = "--tokenizer") -> int:
     """Id before each document and each copy: BOS, or EOS where there is no BOS."""
     for found in (tokenizer.bos_token_id, tokenizer.eos_token_id):
         if found is not None:
             return found
-    raise ValueError("tokenizer must have a BOS or an EOS token")
+    raise InputError(
+        f"{where}: the tokenizer has neither a BOS nor an EOS token",
+        hint="one of them stands before each document: name it in "
+        "tokenizer_config.json",
+    )
 
 
 def tokenizer_digest(tokenizer: Tokenizer) -> str:
@@ -300,17 +299,8 @@ def token_cache(
 
     A cache is named after its corpus and its tokenizer, read through and compared with
     its digest each time it is opened, and made again where that fails. If two processes
-    ask for it at once, one makes it and the other waits.
-
-    Args:
-        tokenizer: As made by `plain_tokenizer`: it cuts and pads nothing.
-        folder: Parent of all caches; each has a subfolder.
-        progress: Called with bytes of the corpus done (an estimate) and in all.
-        block_ids: Ids that a killed run loses at most; a document is never divided.
-
-    Raises:
-        InputError: At a text that cannot be read, or if there is no document.
-        ValueError: If the tokenizer cuts or pads texts.
+    ask for it at once, one makes it and the other waits. A killed run loses at most
+    `block_ids` ids. The tokenizer is a `plain_tokenizer`, which cuts and pads nothing.
     """
     if tokenizer.truncation or tokenizer.padding:
         raise ValueError("tokenizer must neither cut nor pad texts")

@@ -25,7 +25,6 @@ EXIT_FAULTS = 2
 
 _EXTRAS = {
     "lm-eval": "models and tasks of lm-evaluation-harness",
-    "tensorboard": "training curves for TensorBoard",
     "torch": "BLEURT, and masked language models for `neighbourhood`",
 }
 _GIB = 1 << 30
@@ -56,12 +55,12 @@ class Doctor:
 
     def run(self) -> int:
         """Print a line a check; 0, or 2 if something that is needed is missing."""
-        console = Terminal(soft_wrap=True)
+        console = Terminal()
         n_faults = 0
         for state, text, hint in self._findings():
-            console.print(f"{state:<6} {text}")
+            console.tell(f"{state:<6} {text}", indent=7)
             if hint:
-                console.print(f"{'':<6} -> {hint}")
+                console.say(f"{'':<6} -> {hint}")
             n_faults += state == "fault"
         if n_faults:
             console.print(f"\n{n_faults} to mend")
@@ -242,14 +241,14 @@ def benchmark_findings(benchmark: str) -> Iterator[Finding]:
     design = AuditDesign()
     try:
         files = read_files(benchmark, design)
+        (found,) = files.benchmarks
+        first = f"the first begins {found.texts[0][:60]!r}"
+        yield ("ok", f"{benchmark}: {len(found):,} examples; {first}", "")
+        checked = check_files(files, design, most=HEAD)
     except InputError as e:
         yield ("fault", str(e), e.hint or "")
         return
-    (found,) = files.benchmarks
-    first = f"the first begins {found.texts[0][:60]!r}"
-    yield ("ok", f"{benchmark}: {len(found):,} examples; {first}", "")
-    checked = check_files(files, design, most=HEAD)
-    for words in checked.heads:
+    for words in checked.notes:
         yield ("note", words, "")
     (checks,) = checked.pretests.values()
     failed = [test for test in checks if not test.passed]

@@ -7,6 +7,7 @@ import errno
 import functools
 import inspect
 import io
+import itertools
 import os
 import re
 import sys
@@ -169,7 +170,7 @@ def parse(command: type, words: Sequence[str], *, prog: str) -> Any:
     `--help` describes the flags under the class's docstring.
     """
     _describe_flags(command)
-    _refuse_repeated_flags(command, words)
+    _refuse_odd_flags(command, words)
     said, see = io.StringIO(), f"see {prog} --help"
     try:
         with contextlib.redirect_stderr(said):
@@ -218,8 +219,9 @@ def _describe_flags(command: type) -> None:
             default, metavar = fields[name].default, None
             hint = None
             if is_positional(fields[name]) and "tuple" in str(fields[name].type):
-                metavar, hint = f"{name.upper()} ...", "(required)"
-            elif default in (None, (), "") or default is False:
+                metavar = f"{name.upper()} ..."
+                metavar = f"[{metavar}]" if default == () else metavar
+            if default in (None, (), "") or default is False:
                 hint = ""
             elif default is dataclasses.MISSING:
                 hint = "(required)"
@@ -256,14 +258,18 @@ def _new_flag(command: type, flag: str) -> str | None:
     return None if new.startswith("--") and new.split()[0] not in known else new
 
 
-def _refuse_repeated_flags(command: type, words: Sequence[str]) -> None:
-    """The parser takes the last of two and says nothing of the first."""
+def _refuse_odd_flags(command: type, words: Sequence[str]) -> None:
+    """Refuse a flag that occurs twice, of which the parser takes the last, or alone."""
     fields = dataclasses.fields(command)
     several = {flag_of(one.name) for one in fields if "tuple" in str(one.type)}
     for flag, n in collections.Counter(_flags_in(words)).items():
         if n > 1 and flag in flags_of(command):
             hint = f"{flag} A B takes several" if flag in several else "give it once"
             raise InputError(f"{flag} occurs {n} times", hint=hint)
+    for word, after in itertools.pairwise([*words, "--"]):
+        # The parser takes nothing for several.
+        if word.replace("_", "-") in several and after.startswith("--"):
+            raise InputError(f"{word}: no value follows")
 
 
 def _flags_in(words: Sequence[str]) -> list[str]:

@@ -31,6 +31,12 @@ _OF_SUMS = (PAGE_NAME, RESULTS_NAME)
 _FILES = (REPORT_NAME, *_EVIDENCE, *_OF_SUMS, SUMS_NAME)
 
 
+def _folder(place: Path) -> Path:
+    """The folder of a report, where one of its files is named."""
+    is_inside = place.name in _FILES and place.is_file()
+    return place.parent if is_inside else place
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Verify:
     """Recompute every p-value and verdict of a report; exit 3 if one differs.
@@ -60,20 +66,20 @@ class Verify:
 
     def run(self) -> int:
         """Print what was checked; 0 if all agrees, 3 if anything does not."""
-        console = Terminal(soft_wrap=True)
-        _check_whole(self.directory)
-        document = read_document(self.directory / REPORT_NAME)
+        console, directory = Terminal(), _folder(self.directory)
+        _check_whole(directory)
+        document = read_document(directory / REPORT_NAME)
         asked = Asked(benchmarks=self.benchmark, rescore=self.rescore, model=self.model)
-        found = kind_of(command_of(document)).check(self.directory, document, asked)
+        found = kind_of(command_of(document)).check(directory, document, asked)
         for fault in found.faults:
-            console.print(f"differs: {printable(fault)}")
-        name = printable(self.directory)
+            console.tell(f"differs: {printable(fault)}")
+        name = printable(directory)
         if found.faults:
             n_faults = counted(len(found.faults), "difference")
-            console.print(f"{name}: NOT verified, {n_faults}")
+            console.tell(f"{name}: NOT verified, {n_faults}")
             return 3
         n = counted(found.n, found.unit)
-        console.print(f"{name}: verified, {n} {found.words}")
+        console.tell(f"{name}: verified, {n} {found.words}")
         return 0
 
 
@@ -119,12 +125,13 @@ class Report:
         """Write page and table beside the report."""
         import jinja2
 
-        report = read_report(self.directory / REPORT_NAME)
+        directory = _folder(self.directory)
+        report = read_report(directory / REPORT_NAME)
         try:
-            print(printable(write_page(report, self.directory)))
+            print(printable(write_page(report, directory)))
         except (*DAMAGE, jinja2.TemplateError) as e:
             raise InputError(
-                f"{self.directory}: the report cannot be rendered ({e!r})",
+                f"{directory}: the report cannot be rendered ({e!r})",
                 hint="it is damaged, or of another version; jaxcontam verify shows "
                 "what differs",
             ) from e

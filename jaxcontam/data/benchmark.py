@@ -60,7 +60,8 @@ class Benchmark:
         name: The file's name without its suffix, or the dataset's with its split.
         rows: The parsed record of each example; None for plain lines.
         order_provenance: `unknown` where a task's code made the order.
-        left_out: Phrases on what of the file is no example, or named by its place.
+        left_out: Phrases on what of the file is no example, or named by its place, and
+            on rows that are read whole.
     """
 
     name: str

@@ -5,9 +5,10 @@ the task's own text with its right answer, in the order of the split. Tasks can 
 Python code, which runs as it does in the harness.
 """
 
+import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from jaxcontam.data.tables import Record
 from jaxcontam.errors import InputError, install_hint, unknown_name
 
 _MOST_NAMED = 8
+# For an answer of the hub, whatever it says.
+_HUB_SECONDS = 10
 # Name of an added column that shows how a task's code reorders rows.
 _ROW = "_jaxcontam_row"
 
@@ -72,7 +75,8 @@ def _loaded(name: str, word: str) -> Any:
     if not is_file:
         _check_name(name, manager)
     try:
-        tasks = manager.load([name])["tasks"]
+        with _offline_at_once() if not is_file else contextlib.nullcontext():
+            tasks = manager.load([name])["tasks"]
     except Exception as e:  # datasets and tasks raise errors of any kind
         lines = str(e).strip().splitlines() or [type(e).__name__]
         raise InputError(f"{word}: the task cannot be loaded: {lines[0]}") from e
@@ -82,6 +86,29 @@ def _loaded(name: str, word: str) -> Any:
     if getattr(task, "MULTIMODAL", False):
         raise InputError(f"{word}: the task has images or audio; only text is read")
     return task
+
+
+@contextlib.contextmanager
+def _offline_at_once() -> Iterator[None]:
+    """Ask the hub once: where it cannot be reached, `datasets` tries for half a minute.
+
+    What it has downloaded before is then read as with HF_HUB_OFFLINE=1.
+    """
+    import datasets
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
+    if constants.HF_HUB_OFFLINE:
+        yield
+        return
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_HUB_SECONDS)
+    except Exception:  # requests and httpx each have types of their own
+        constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = False
 
 
 def _check_name(name: str, manager: Any) -> None:

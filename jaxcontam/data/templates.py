@@ -12,7 +12,7 @@ import math
 import pathlib
 import re
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxcontam.errors import InputError, nearest
@@ -51,6 +51,9 @@ def fill_template(template: str, row: Mapping[str, object] | None, where: str) -
 
     A place names a field, or what lies in one: `{data.question}`, `{choices[0]}`.
     """
+    if row is not None and template in row:
+        # A field's name may hold braces.
+        return text_of_field(template, row, where)
     parts = []
     for literal, field in template_pieces(template):
         parts.append(literal)
@@ -117,6 +120,16 @@ def null_words(n_null: int, field: str | None) -> tuple[str, ...]:
     """Words on records that are left out since their text is missing."""
     records = f"{n_null} record{'s' if n_null > 1 else ''}"
     return (f"{records} whose {field!r} is null left out",) if n_null else ()
+
+
+def whole_row_words(rows: Sequence[Mapping[str, object] | None]) -> tuple[str, ...]:
+    """Words on records that are read whole, names of fields included; () if none."""
+    first = next((row for row in rows if row is not None), None)
+    if first is None:
+        return ()
+    return (
+        f"each whole row is a text (it has: {', '.join(first)}); choose with --text",
+    )
 
 
 def text_of_field(field: str, row: Mapping[str, object] | None, where: str) -> str:

@@ -33,6 +33,7 @@ from jaxcontam.reports.flags import (
     ReportFlags,
     ScoringFlags,
     TextFlags,
+    check_references,
     flags_of,
     in_order,
     open_for,
@@ -95,6 +96,7 @@ class Membership(MembershipDesign, ScoringFlags, TextFlags, ReportFlags):
             score_and_judge,
         )
 
+        check_references(self)
         opened = open_for(self, self.model, plan_only=self.dry_run)
         out = self.made_folder("membership", opened, run.fingerprint)
         model, reference = self._text_model(opened, out), None

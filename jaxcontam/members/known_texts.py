@@ -44,6 +44,7 @@ from jaxcontam.data.templates import (
     is_missing,
     null_words,
     text_if_any,
+    whole_row_words,
 )
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.members.design import ALL, AUTO, MembershipDesign, Source
@@ -295,10 +296,7 @@ def _joined(parts: Sequence[tuple[LabelledTexts, str]], length: int | None) -> R
 def _how_read(texts: LabelledTexts, length: int | None) -> list[str]:
     found = [f"{texts.name}: {words}" for words in texts.left_out]
     if texts.whole_rows:
-        found.append(
-            f"{texts.name}: each whole row is a text, as in audit (it has: "
-            f"{_names(texts)}); choose with --text"
-        )
+        found += [f"{texts.name}: {words}" for words in whole_row_words(texts.rows)]
     if length is not None and texts.n_short:
         found.append(
             f"{texts.name}: {texts.n_short} of {len(texts)} texts have fewer than "

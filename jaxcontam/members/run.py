@@ -69,7 +69,7 @@ from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import Writable, replace_bytes, write_files
 from jaxcontam.scoring.api.budget import Budget, sending_words
 from jaxcontam.scoring.load import load
-from jaxcontam.scoring.opened import OpenModel
+from jaxcontam.scoring.opened import OpenModel, check_other
 from jaxcontam.scoring.run_batches import finite_scores
 from jaxcontam.scoring.scorer import Scorer
 
@@ -263,6 +263,8 @@ def inputs_of(
     kept: Path | None = None,
 ) -> Inputs:
     """Inputs that flags name; token counts of a corpus are kept in a folder, if any."""
+    if reference is not None:
+        check_other(reference.model, model)
     neighbours, counts_V = edited, None
     if asked.masked_lm is not None:
         from jaxcontam.models.masked import MaskedModel
@@ -442,12 +444,15 @@ def dry_run_words(plan: MembershipPlan, limits: Budget) -> str:
 
     `limits` are those of what a server may cost, the reference's at the same prices.
     """
+    from jaxcontam.scoring.remote import RemoteScorer
+
     methods, model, inputs = plan.chosen.methods, plan.model, plan.inputs
     names = ", ".join(method.name for method in methods)
     texts, seed = plan.texts, plan.asked.seed
     lines = [
         f"{counted(len(texts), 'text')}, {counted(len(methods), 'score')}: {names}"
     ]
+    lines[:0] = [f"{words}." for words in plan.run.warnings]
     own = [one for one in methods if "reference" not in one.reads]
     alone = dataclasses.replace(inputs, reference=None)
     lines.append(
@@ -468,6 +473,7 @@ def dry_run_words(plan: MembershipPlan, limits: Budget) -> str:
             count=lambda: reference_targets(texts, other),
             send=lambda: other.plain.token_table(other.sequences(texts)),
             limits=limits,
+            beside_local=not isinstance(model.plain, RemoteScorer),
         )
         lines.append(f"The reference, {other.model.info.name}: {words}")
     return "\n".join([*lines, "Nothing was scored."])
@@ -480,6 +486,7 @@ def _cost_words(
     count: Callable[[], int],
     send: Callable[[], Any],
     limits: Budget,
+    beside_local: bool = False,
 ) -> str:
     from jaxcontam.scoring.cost import batch_seconds
     from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
@@ -488,7 +495,8 @@ def _cost_words(
     if isinstance(scorer, RemoteScorer):
         send()
         assert isinstance(scorer.prompts, CountedPrompts)
-        return sending_words(scorer.prompts.estimate(limits))
+        found = scorer.prompts.estimate(limits)
+        return sending_words(found, beside_local=beside_local)
     if not isinstance(scorer, Scorer):
         raise InputError("--dry-run: the cost of this kind of model is not known")
     n_targets = count()

@@ -65,6 +65,13 @@ class Checkpoint:
         return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(self.decoder)))
 
 
+def check_model(model: str) -> None:
+    """Refuse what is no whole model of a known family; reads no weights."""
+    _, directory, _ = model_parts(model)
+    read_decoder_config(directory)
+    weight_files(directory)
+
+
 def model_fingerprint(model: str) -> str:
     """Fingerprint of a model, before its weights are read: they are only hashed."""
     folder, directory, adapter = model_parts(model)

@@ -74,10 +74,16 @@ def weight_files(directory: Path) -> list[Path]:
         for suffix in ("*.bin", "*.pt", "*.pth", "*.ckpt")
         for path in directory.glob(suffix)
     )
-    lacks = f"no weights ({', '.join(missing)} is missing)"
     if pickles:
-        lacks = f"only pickled weights ({pickles[0]}), which can run code"
-    raise InputError(f"{directory}: {lacks}", hint=convert_hint(directory))
+        raise InputError(
+            f"{directory}: only pickled weights ({pickles[0]}), which can run code",
+            hint=convert_hint(directory),
+        )
+    raise InputError(
+        f"{directory}: no weights ({', '.join(missing)} is missing)",
+        hint="copy or download the model again, whole: its weights are .safetensors "
+        "files",
+    )
 
 
 def read_weights(

@@ -15,10 +15,13 @@ from jaxcontam.data.benchmark import (
     without_repeats,
 )
 from jaxcontam.data.encoding import Encoded
+from jaxcontam.data.files import TASK_PREFIX
 from jaxcontam.data.release import check_release
+from jaxcontam.data.templates import whole_row_words
 from jaxcontam.errors import InputError
 from jaxcontam.orders.design import AuditDesign
-from jaxcontam.orders.methods import TESTS
+from jaxcontam.orders.methods import TESTS, methods_to_score
+from jaxcontam.orders.order_test import TestMethod, check_number
 from jaxcontam.proof.result import DECLARED, DESIGNED, RELEASED, UnscoredFile, refusals
 from jaxcontam.reports.terms import Null
 from jaxcontam.stats.pretests import columns, pretest_battery
@@ -45,14 +48,14 @@ class CheckedFiles:
 
     Attributes:
         unscored: Files that are not worth a pass.
-        heads: What of a file was checked, where it was its first examples alone.
+        notes: How files were read, and what of them was checked, if not all.
     """
 
     benchmarks: tuple[Benchmark, ...]
     pretests: Mapping[str, tuple[Pretest, ...]]
     n_repeats: Mapping[str, int]
     unscored: tuple[UnscoredFile, ...]
-    heads: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_files(texts: Texts, design: AuditDesign) -> AuditFiles:
@@ -101,7 +104,7 @@ def check_files(
     """
     if design.tests_options_alone:
         return CheckedFiles(files.benchmarks, {}, {}, ())
-    kept, unscored, n_repeats, pretests, heads = [], [], {}, {}, []
+    kept, unscored, n_repeats, pretests, notes = [], [], {}, {}, []
     for benchmark in files.benchmarks:
         # Blocks keep what they hold, repeats too.
         is_blocks = design.block_field is not None
@@ -113,17 +116,28 @@ def check_files(
             most=most,
             say=lambda words, name=file.name: say(f"checking {name}: {words}"),
         )
+        notes += [f"{file.name}: {words}" for words in file.left_out]
         if most is not None and len(file) > most:
-            heads.append(
+            notes.append(
                 f"{file.name}: checks read the first {most:,} of {len(file):,} "
                 "examples here; audit checks all"
             )
         refused = _refused(file, checks, design.test_names[0], n)
         if refused is None or design.score_anyway or design.tests_options:
             kept.append(file)
+            _check_number(file, design, unit="different example" if n else "example")
         else:
             unscored.append(refused)
-    return CheckedFiles(tuple(kept), pretests, n_repeats, tuple(unscored), tuple(heads))
+    return CheckedFiles(tuple(kept), pretests, n_repeats, tuple(unscored), tuple(notes))
+
+
+def _check_number(file: Benchmark, design: AuditDesign, *, unit: str) -> None:
+    n = len(file)
+    if design.block_field is not None:
+        n, unit = len(block_starts(file, design.block_field)), "block"
+    for method in methods_to_score(design.test_names):
+        if isinstance(method, TestMethod):
+            check_number(file.name, n, method, unit=unit)
 
 
 def order_checks(
@@ -179,6 +193,9 @@ def _read(source: str | Path | Benchmark, design: AuditDesign) -> Benchmark:
             no_header=design.no_header,
             limit=None if design.block_field else design.limit,
         )
+        if design.text is None and not str(source).startswith(TASK_PREFIX):
+            words = (*benchmark.left_out, *whole_row_words(benchmark.rows))
+            benchmark = dataclasses.replace(benchmark, left_out=words)
     if design.block_field is not None:
         limit = len(benchmark) if design.limit is None else design.limit
         benchmark = whole_blocks(benchmark, design.block_field, limit)

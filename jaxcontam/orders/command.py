@@ -19,13 +19,14 @@ from jaxcontam.orders.benchmarks import (
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.dry_run import dry_run
 from jaxcontam.orders.methods import WORDS
-from jaxcontam.orders.run import ReadyAudit, about_reference, plan_audit, run_audit
+from jaxcontam.orders.run import ReadyAudit, plan_audit, run_audit
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar, waiting_for
 from jaxcontam.proof.outcome import print_checks, print_outcome, print_unscored
 from jaxcontam.proof.publish import earlier_reports, report_name, shown
 from jaxcontam.reports.flags import (
     ScoringFlags,
+    check_references,
     flags_of,
     in_order,
     open_for,
@@ -35,6 +36,7 @@ from jaxcontam.reports.flags import (
 from jaxcontam.reports.page import looks_sentence
 from jaxcontam.reports.report import Stopwatch
 from jaxcontam.reports.report_files import make_folder
+from jaxcontam.scoring.opened import about_reference
 from jaxcontam.terminal import Terminal, json_text, visible
 
 if TYPE_CHECKING:
@@ -91,7 +93,12 @@ class Audit(ScoringFlags, AuditDesign):
 
     def run(self) -> dict:
         """Load, plan, score, decide, write and print; the report, or an estimate."""
-        return self.run_on(lambda: open_for(self, self.model, plan_only=self.dry_run))
+
+        def opened() -> "OpenModel":
+            check_references(self)
+            return open_for(self, self.model, plan_only=self.dry_run)
+
+        return self.run_on(opened)
 
     def run_on(self, opened: Callable[[], "OpenModel"]) -> dict:
         """`run` on the model that `opened` gives once the files were read."""
@@ -105,7 +112,7 @@ class Audit(ScoringFlags, AuditDesign):
         if is_first():
             console = Terminal(stderr=True)
             print_checks(checked.pretests, console)
-            for words in checked.heads:
+            for words in checked.notes:
                 console.print(f"{words}.")
             print_unscored(
                 checked.unscored, command, WORDS, console, explain=self.explain

@@ -12,11 +12,12 @@ from jaxcontam.orders.methods import DIRECTION
 from jaxcontam.orders.order_test import PlannedTest
 from jaxcontam.orders.planning import floor_text
 from jaxcontam.orders.power_designs import scored_design
-from jaxcontam.orders.run import ReadyAudit, about_reference, check_other
+from jaxcontam.orders.run import ReadyAudit
 from jaxcontam.progress import waiting_for
 from jaxcontam.proof.outcome import bare_table
 from jaxcontam.scoring.api.budget import ApiEstimate, Budget, sending_words
 from jaxcontam.scoring.cost import ScoringCost, scoring_seconds
+from jaxcontam.scoring.opened import about_reference, check_other
 from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.power import detectable_effect
@@ -72,6 +73,7 @@ class Estimate:
         compiled_in: Folder where the compiler may have left the programs that were
             timed; None if it keeps none.
         requests: What a server would be sent; None for a local model.
+        unit: Unit of `n_targets`: characters where a server gets text.
         reference: The same of the reference model, if there is one.
     """
 
@@ -81,6 +83,7 @@ class Estimate:
     price: float | None = None
     compiled_in: str | None = None
     requests: ApiEstimate | None = None
+    unit: str = "tokens"
     reference: "Estimate | None" = None
 
 
@@ -103,7 +106,7 @@ def dry_run(
         _estimated, names=names, price_per_hour=price_per_hour, budget=budget
     )
     if reference is not None:
-        check_other(reference, target)
+        check_other(reference.model, target.model)
     with waiting_for("compiling and timing a batch"):
         found = estimated(target)
         if reference is not None:
@@ -133,7 +136,8 @@ def _estimated(
     if isinstance(scorer, RemoteScorer):
         assert isinstance(scorer.prompts, CountedPrompts)
         requests = scorer.prompts.estimate(budget)
-        return estimate(minutes=None, requests=requests)
+        unit = "tokens" if scorer.prompts.ids else "characters"
+        return estimate(minutes=None, requests=requests, unit=unit)
     # Imports JAX, which a model of one's own has done before.
     from jaxcontam.scoring.identity import compiled_in
 
@@ -188,7 +192,7 @@ def _estimate(
 
 def _print(found: Estimate, console: Terminal) -> None:
     stored = ["stored"] * any(test.n_cached for test in found.tests)
-    header = ("benchmark", "test", "tokens", *stored, "p floor", "MDE")
+    header = ("benchmark", "test", found.unit, *stored, "p floor", "MDE")
     rows = (
         [
             test.benchmark,
@@ -207,6 +211,11 @@ def _print(found: Estimate, console: Terminal) -> None:
         console.print(
             f"\n{read[0].method} reads the same scores and costs nothing more."
         )
+    if found.requests is not None:
+        console.print(
+            f"\n{found.unit.capitalize()} are those that get a score; a prompt also "
+            "holds what is before them."
+        )
     n = len({test.benchmark for test in found.tests})
     at = f"p <= {LEVEL / n:.2g}" + (f" (0.001 / {n} files)" if n > 1 else "")
     if any(test.mde_low is not None for test in found.tests):
@@ -224,7 +233,9 @@ def _print(found: Estimate, console: Terminal) -> None:
         )
     console.print(f"\n{_cost_words(found)}")
     if found.reference is not None:
-        name, words = found.reference.model, _cost_words(found.reference)
+        is_here = found.requests is None
+        name = found.reference.model
+        words = _cost_words(found.reference, beside_local=is_here)
         console.print(f"\nThe reference, {name}: {words}")
     timed = [one for one in (found, found.reference) if one and one.minutes is not None]
     if timed:
@@ -237,10 +248,10 @@ def _print(found: Estimate, console: Terminal) -> None:
         console.print(f"\n{words}")
 
 
-def _cost_words(found: Estimate) -> str:
+def _cost_words(found: Estimate, *, beside_local: bool = False) -> str:
     """Requests, or tokens and time, with the price."""
     if found.requests is not None:
-        return sending_words(found.requests)
+        return sending_words(found.requests, beside_local=beside_local)
     assert found.minutes is not None
     left = sum(test.n_targets - test.n_cached for test in found.tests)
     if not left:

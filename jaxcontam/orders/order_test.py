@@ -8,6 +8,7 @@ from typing import cast
 
 import numpy as np
 
+from jaxcontam.amounts import counted
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.data.files import Provenance
@@ -323,14 +324,8 @@ def plan_test(
             or groups leave no order to compare with.
     """
     groups = None if group_field is None else benchmark.groups(group_field)
-    if (n := len(benchmark)) < method.fewest_examples:
-        units = ("example" if block_field is None else "block") + ("s" if n > 1 else "")
-        raise InputError(
-            f"{benchmark.name}: {n} {units}, {method.name} needs "
-            f"{method.fewest_examples}",
-            hint="give more examples: an order test needs several that can change "
-            "places",
-        )
+    unit = "example" if block_field is None else "block"
+    check_number(benchmark.name, len(benchmark), method, unit=unit)
     if group_field is not None and not method.grouped:
         raise InputError(
             f"{method.name} cannot keep orders to groups",
@@ -374,6 +369,16 @@ def plan_test(
         warnings=_warnings(benchmark, encoded, layout),
         alike=_ALL_ALIKE,
     )
+
+
+def check_number(name: str, n: int, method: TestMethod, *, unit: str) -> None:
+    """Refuse a file of fewer examples, or blocks, than a test needs."""
+    if n < method.fewest_examples:
+        raise InputError(
+            f"{name}: {counted(n, unit)}, {method.name} needs {method.fewest_examples}",
+            hint="give more examples: an order test needs several that can change "
+            "places",
+        )
 
 
 def score_test(

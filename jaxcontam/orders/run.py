@@ -1,9 +1,8 @@
 """Audit: was the order of a benchmark in the training data of a model?"""
 
-import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import encode_examples
 from jaxcontam.data.files import Provenance
 from jaxcontam.data.templates import typed_newlines
-from jaxcontam.errors import InputError
 from jaxcontam.orders.answer_options import plan_options
 from jaxcontam.orders.benchmarks import (
     AuditFiles,
@@ -41,7 +39,13 @@ from jaxcontam.proof.test_row import reference_result
 from jaxcontam.proof.verdict import decide, screen
 from jaxcontam.reports.report import Stopwatch
 from jaxcontam.scoring.load import load
-from jaxcontam.scoring.opened import ModelInfo, OpenModel, SequenceScorer
+from jaxcontam.scoring.opened import (
+    ModelInfo,
+    OpenModel,
+    SequenceScorer,
+    about_reference,
+    check_other,
+)
 from jaxcontam.scoring.shares import ShareScored, each_scored
 
 
@@ -138,15 +142,6 @@ def audit(
     )
 
 
-@contextlib.contextmanager
-def about_reference() -> Iterator[None]:
-    """Say of bad input in the block that it is the reference model's."""
-    try:
-        yield
-    except InputError as e:
-        raise InputError(f"the reference model: {e}", hint=e.hint) from e
-
-
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class ReadyAudit:
     """A model, its tests of all benchmarks, and what scores them."""
@@ -154,17 +149,6 @@ class ReadyAudit:
     model: OpenModel
     tests: tuple[PlannedTest, ...]
     scorer: SequenceScorer
-
-
-def check_other(reference: ReadyAudit, target: ReadyAudit) -> None:
-    """Refuse a reference that is the model itself."""
-    one, model = reference.model, target.model
-    is_same = one.info.fingerprint == model.info.fingerprint
-    if is_same and one.checkpoint is not None:
-        raise InputError(
-            f"{one.name}: the reference is the model itself",
-            hint="name a model that cannot have seen the file",
-        )
 
 
 def run_audit(
@@ -183,7 +167,7 @@ def run_audit(
         ShareScored: If this process scores a share; it is scored then.
     """
     if reference is not None and target is not None:
-        check_other(reference, target)
+        check_other(reference.model, target.model)
 
     def rows_of(one: ReadyAudit, title: str) -> list[Row]:
         with bar(title) as progress:

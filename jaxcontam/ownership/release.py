@@ -55,9 +55,10 @@ class Release:
     def run(self) -> None:
         """Write the reordered file and its seed, or check them."""
         _check_is_there(self.benchmark)
+        console = Terminal()
         if self.check:
             found = self._checked(self.benchmark)
-            lines = (
+            console.say(
                 f"{printable(self.benchmark)}: the file and the order of "
                 f"{printable(self.seed_file)}, "
                 f"released {found.made}",
@@ -84,24 +85,29 @@ class Release:
             found = self._checked(out)
             test = ["jaxcontam", "audit", "MODEL", path_word(out)]
             test += ["--order", path_word(self.seed_file)]
-            lines = (
+            console.say(
                 f"released: {printable(out)}, {release.n_examples:,} examples in a "
                 "secret order",
                 f"seed file: {printable(self.seed_file)} (keep it secret, and do not "
                 "lose it)",
                 f"commitment: {found.sha256}",
+            )
+            console.tell(
                 "Publish the released file alone, and this commitment with its date. "
                 "It is the SHA-256 of the seed file: whoever gets that file later can "
-                "see that the order was drawn before any model was tested.",
-                f"Test a model with: {shell_line(test)}",
+                "see that the order was drawn before any model was tested."
             )
-        Terminal().say(*lines, *(f"warning: {w}" for w in search_warnings([found])))
+            console.say(f"Test a model with: {shell_line(test)}")
+        for words in search_warnings([found]):
+            console.tell(f"warning: {words}")
 
     def _checked(self, path: Path) -> Commitment:
         return check_release(path, self.seed_file, no_header=self.no_header)
 
 
 def _check_is_there(path: Path) -> None:
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder", hint="name one file")
     if os.path.lexists(path) or str(path).startswith(("hf:", "tfds:")):
         return
     try:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -201,10 +202,19 @@ def earlier_reports(report: Report, out: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _questions(report: Report) -> set[tuple[str, str]]:
+def _questions(report: Report) -> set[tuple[str, ...]]:
+    """Model and texts of each row; also model and file, whatever --text takes of it."""
     if report.model is None:
         return set()
-    return {(report.model.fingerprint, row.fingerprint) for row in report.results}
+    model, command = report.model.fingerprint, report.command
+    words = [*itertools.takewhile(lambda word: not word.startswith("--"), command[2:])]
+    if "--members" in command:
+        words.append(command[command.index("--members") + 1])
+    files = {str(Path(word).resolve()) for word in words}
+    by_file = itertools.product(
+        [model], {row.benchmark for row in report.results}, files
+    )
+    return {*by_file, *((model, row.fingerprint) for row in report.results)}
 
 
 def publish(

@@ -49,6 +49,7 @@ from jaxcontam.reports.flags import (
     DtypeFlags,
     ReportFlags,
     SpendingFlags,
+    check_references,
     flag_of,
     flags_of,
     in_order,
@@ -191,6 +192,7 @@ class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
             # Faults of what is needed last are found before anything is paid for.
             if self.annotated is not None and not is_filled(self.annotated):
                 raise InputError(f"{self.annotated}: no label is filled in")
+            check_references(self)
             if self.dry_run:
                 Terminal().say(self._planned(plan, settings))
                 return 0

@@ -322,11 +322,26 @@ def _check_share(command: DeviceFlags) -> None:
             "--shard: the scores of a process are kept in a store",
             hint="leave out --store none",
         )
-    reference = getattr(command, "reference", None)
-    named = getattr(command, "references", (reference,))
-    if not all(runs_here(one) for one in named if one is not None):
+    if not all(map(runs_here, _references(command))):
         flag = "--references" if hasattr(command, "references") else "--reference"
         raise InputError(f"--shard: {flag} must be a model directory")
+
+
+def _references(command: Any) -> tuple[str, ...]:
+    one = getattr(command, "reference", None)
+    return getattr(command, "references", () if one is None else (one,))
+
+
+def check_references(command: Any) -> None:
+    """Refuse a reference that is no model before anything slow is done with another."""
+    if not (here := [*filter(runs_here, _references(command))]):
+        return
+    from jaxcontam.models.checkpoint import check_model
+    from jaxcontam.scoring.opened import about_reference
+
+    with about_reference():
+        for word in here:
+            check_model(word)
 
 
 def _check_server_flags(command: DeviceFlags, model: str) -> None:

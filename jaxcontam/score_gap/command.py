@@ -19,6 +19,7 @@ from jaxcontam.reports.flags import (
     Flags,
     ReportFlags,
     check_device_flags,
+    check_references,
     flags_of,
     in_order,
     open_for,
@@ -89,6 +90,8 @@ class Inflation(InflationDesign, DeviceFlags, ReportFlags, QuestionFields, _Comp
 
     def run(self) -> dict[str, Any] | None:
         """Ask, judge, write and print; the report, or None for a dry run."""
+        if not self.scored:
+            check_references(self)
         if self.dry_run:
             assert self.benchmark is not None and self.against is not None
             sides = read_sides(self.benchmark, self.against, self)

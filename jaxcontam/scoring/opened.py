@@ -1,8 +1,9 @@
 """Interface of every kind of model, once it is open: its facts, tokenizer, scorer."""
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -183,6 +184,25 @@ class OpenModel:
                 "save_pretrained of model and tokenizer",
             )
         return self.checkpoint
+
+
+@contextlib.contextmanager
+def about_reference() -> Iterator[None]:
+    """Say of bad input in the block that it is the reference model's."""
+    try:
+        yield
+    except InputError as e:
+        raise InputError(f"the reference model: {e}", hint=e.hint) from e
+
+
+def check_other(reference: OpenModel, model: OpenModel) -> None:
+    """Refuse a reference that is the model itself."""
+    is_same = reference.info.fingerprint == model.info.fingerprint
+    if is_same and reference.checkpoint is not None:
+        raise InputError(
+            f"{reference.name}: the reference is the model itself",
+            hint="name a model that cannot have seen the file",
+        )
 
 
 def opened_checkpoint(

@@ -51,6 +51,10 @@ def test_help_says_what_a_flag_does_and_defaults_that_say_something(
     capsys, monkeypatch
 ):
     monkeypatch.setenv("COLUMNS", "80")
+    assert main(["doctor", "--help"]) == main(["methods", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert "[BENCHMARK ...]" in said and "[NAME ...]" in said
+    assert "(required)" not in said
     assert main(["replicate", "--help"]) == main(["audit", "--help"]) == 0
     said = " ".join(re.sub("[─│╭╮╰╯]", " ", capsys.readouterr().out).split())
     assert "Instances, drawn at random; the paper has 10. (default: 50)" in said

@@ -92,6 +92,17 @@ def test_a_server_is_not_asked_and_no_fault(said, tmp_path):
     assert code == 0 and "api:http://127.0.0.1:9/v1#m: is not here" in text
 
 
+def test_a_file_is_read_as_an_audit_reads_it(said, tmp_path):
+    alike, rows = tmp_path / "alike.txt", tmp_path / "rows.jsonl"
+    alike.write_text(50 * "one\n")
+    rows.write_text("".join(f'{{"q": "{c}"}}\n' for c in "hbkdagljcife"))
+    code, text = said(alike, rows)
+    assert code == 2 and "passes all 0 checks" not in text
+    assert "fault  alike: 1 different example, direction needs 4" in text
+    whole = "rows: each whole row is a text (it has: q); choose with --text"
+    assert f"note   {whole}\n" in text
+
+
 def test_what_is_wrong_with_the_machine_is_said_beside_a_file_too(
     said, tmp_path, monkeypatch
 ):

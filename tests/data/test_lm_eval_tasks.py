@@ -10,6 +10,9 @@ pytest.importorskip("lm_eval", reason="pip install -e '.[lm-eval]'")
 pytest.importorskip("torch", reason="the harness's own models need torch")
 
 
+import datasets
+from huggingface_hub import constants
+
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.errors import InputError
 from tests.support.refused import refusal
@@ -44,12 +47,32 @@ def task(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def own_datasets_cache(tmp_path_factory):
-    import datasets
-
     with pytest.MonkeyPatch.context() as patch:
         cache = tmp_path_factory.mktemp("datasets")
         patch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
         yield
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
+    class Manager:
+        all_subtasks = ("t",)
+
+        def __init__(self, **_):
+            pass
+
+        def load(self, names):
+            modes = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
+            raise OSError(f"offline: {modes}")
+
+    def get_session():
+        raise OSError("no network")
+
+    monkeypatch.setattr("lm_eval.tasks.TaskManager", Manager)
+    monkeypatch.setattr("huggingface_hub.utils.get_session", get_session)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    assert refusal(load_benchmark, "lm_eval:t")[0].endswith("offline: (True, True)")
+    assert not (constants.HF_HUB_OFFLINE or datasets.config.HF_HUB_OFFLINE)
 
 
 def test_a_task_is_its_split_with_right_answers_in_order(task):

@@ -85,6 +85,12 @@ VALUES = ["as it is\n", "", 4, 0.5, True, "null", ["é", {"k": 1}]]
 SHOWN = ["as it is\n", "", "4", "0.5", "true", "null", '["é", {"k": 1}]']
 
 
+def test_a_field_whose_name_has_braces_is_that_field():
+    row = {"answer {x}": "a", "x": "b"}
+    assert fill_template("answer {x}", row, "set:1") == "a"
+    assert fill_template("answer {x}", {"x": "b"}, "set:1") == "answer b"
+
+
 def test_strings_are_taken_as_they_are_and_others_as_json():
     assert [text_of_field("f", {"f": value}, "set:1") for value in VALUES] == SHOWN
 

@@ -36,7 +36,7 @@ ODD = [
 def test_odd_characters_come_through_a_whole_command(tmp_path, capsys):
     path, out = tmp_path / "odd \u202e\U0001f600.csv", tmp_path / "out"
     path.write_bytes(table([{**RECORDED, "second_piece": text} for text in ODD]))
-    words = ["replicate", "--seed", "5", "--out", str(out), "--recorded", str(path)]
+    words = ["replicate", "--recorded", str(path), "--seed", "5", "--out", str(out)]
     assert main(words) == 0
     assert main(["verify", str(out)]) == 0
     assert "\u202e" not in capsys.readouterr().out
@@ -102,6 +102,14 @@ def test_visible_text_has_no_character_that_is_obeyed():
     assert_nothing_is_obeyed(json_text(value))
     assert json.loads(json_text(value)) == value
     assert "東京" in json_text(value)
+
+
+def test_a_sentence_is_broken_between_words_on_a_terminal_alone():
+    for is_terminal, wanted in ((True, "ok one\n   two\n"), (False, "ok one two\n")):
+        stream = io.StringIO()
+        console = Terminal(file=stream, width=8, force_terminal=is_terminal)
+        console.tell("ok one two", indent=3)
+        assert stream.getvalue() == wanted
 
 
 def test_a_terminal_shows_what_it_prints():

@@ -195,7 +195,7 @@ def test_rows_of_no_known_format_are_read_as_an_audit_reads_them(name, tmp_path)
     assert run.texts == load_benchmark(path).texts
     blank, *_ = run.warnings
     assert (blank == "set: 1 blank line left out") == (path.suffix == ".csv")
-    told = "each whole row is a text, as in audit (it has: text, answer)"
+    told = "each whole row is a text (it has: text, answer)"
     assert told in run.warnings[-1]
     # Beside rows of other fields, they would tell the sides apart.
     other = write_lines(tmp_path / "other.jsonl", [{"text": "a"}, {"text": "b"}])

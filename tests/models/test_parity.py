@@ -1,5 +1,6 @@
 """Switches, files, long contexts and the command `score` against torch's models."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -15,9 +16,10 @@ from jaxcontam.models.checkpoint import (
     read_config_fields,
     save_checkpoint,
 )
+from jaxcontam.models.rope import frequencies
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.rows import windows
-from tests.support.decoders import SHAPES, spread
+from tests.support.decoders import LLAMA, SHAPES, spread
 from tests.support.family_cases import (
     CASES,
     EAGER,
@@ -43,6 +45,18 @@ pytestmark = [pytest.mark.parity, pytest.mark.unoptimised]
 # Beside those that test_family_parity.py and test_family_optimised.py hold.
 SWITCHES = [case for case in CASES if case not in {*PARITY_CASES, *OPTIMISED_CASES}]
 SEEDS = {case: len(case) for case in SWITCHES}
+
+
+# Thousands of positions multiply the last place of a frequency.
+@pytest.mark.parametrize("theta", [1e4, 5e5, 1e6, 5e6])
+def test_rotary_frequencies_are_those_of_torch(theta):
+    same = []
+    for R in (64, 80, 128, 256):
+        config = dataclasses.replace(LLAMA, rope_theta=theta, head_dim=R)
+        powers_F = torch.arange(0, R, 2, dtype=torch.float) / R
+        same.append(frequencies(config) == (1.0 / theta**powers_F).numpy())
+    # Float32 powers differ in 1 of 6, float64 ones that are rounded last in 2 of 5.
+    assert np.concatenate(same).mean() > 0.95
 
 
 # Switches, and other weights of plain models.

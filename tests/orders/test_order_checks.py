@@ -163,6 +163,24 @@ def test_other_inputs_get_another_folder_that_tells_of_the_first(
     assert len(third) == 3 and earlier == []
 
 
+def test_another_text_of_the_same_file_is_another_look_at_it(
+    tokenizer, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    model = opened_stub("m", random_bigrams(0), tokenizer)
+
+    def earlier(file, text):
+        command = Audit(model="m", benchmark=(Path(file),), text=text)
+        return len(command.run_on(lambda: model).get("earlier", []))
+
+    for name in ("x.jsonl", "y.jsonl"):
+        items = words(np.random.default_rng(len(name) + ord(name[0])), 24)
+        rows = [json.dumps({"q": one, "a": one[::-1]}) for one in items]
+        Path(name).write_text("\n".join(rows))
+    assert [earlier("x.jsonl", text) for text in ("q", "a", "{q} {a}")] == [0, 1, 2]
+    assert earlier("y.jsonl", "q") == 0
+
+
 def test_a_first_look_reads_the_head_of_a_file(tmp_path, monkeypatch, capsys):
     rng, path = np.random.default_rng(3), tmp_path / "tail.txt"
     path.write_text("\n".join([*words(rng, 60), *sorted(words(rng, 90), key=len)]))
@@ -173,8 +191,8 @@ def test_a_first_look_reads_the_head_of_a_file(tmp_path, monkeypatch, capsys):
     assert looked.pretests == check_files(head, design).pretests
     assert looked.benchmarks == files.benchmarks
     told = "tail: checks read the first 60 of 150 examples here; audit checks all"
-    assert looked.heads == (told,)
-    assert check_files(files, design).heads == ()
+    assert looked.notes == (told,)
+    assert check_files(files, design).notes == ()
     monkeypatch.setattr(order_files, "HEAD", 60)
     main(["doctor", str(path)])
     printed = capsys.readouterr().out

@@ -90,6 +90,13 @@ def unlearned(folder, stack, **_):
     return [*words, "--embedding-model", original, "--judge", f"api:{url}#m"]
 
 
+def two_models(folder, **_):
+    """Small models with a tokenizer."""
+    from tests.support.unlearning_models import write_pair
+
+    return ["--models", *write_pair(folder)[:2]]
+
+
 def dated_texts(folder, **_):
     """As many texts of before 2025 as of later."""
     from tests.support.membership_model import MEMBERS, OTHERS
@@ -154,6 +161,10 @@ _HOLDS = {
     "overlap": {"hits": ""},
     "power": {"populations": "name seeds", "power": f"test copies level {_POWER}"},
     "quickstart": {"results": "benchmark method copies verdict"},
+    "real_models": {
+        "parity": "model texts way n_tokens worst mean",
+        "natural": "model kind law direction_p refused verdict",
+    },
     "reference_rule": {"cells": "kind n_strata share noise found scaled as_they_are"},
     "replication": {"rows": "planted asked n n_control p_control verdict"},
     "replication.rule": {"cells": "decided_by n rate reference guessed before now"},
@@ -176,6 +187,7 @@ _NEEDS = {
     "known_models": mirror,
     "leaderboard": documented_entry,
     "quickstart": pulse,
+    "real_models": two_models,
     "unlearning": unlearned,
     "wikimia": dated_texts,
 }

@@ -206,15 +206,10 @@ def rows():
     return Rows(ids, starts, CONTEXT)
 
 
-@pytest.mark.parametrize("n_threads", [0, 2])
 @pytest.mark.parametrize("n", [1, 2, 4])
-def test_batches_are_rows_in_their_order_shared_out_without_the_remainder(
-    rows, n, n_threads
-):
+def test_batches_are_rows_in_their_order_shared_out_without_the_remainder(rows, n):
     shares = [
-        row_batches(
-            rows, batch_rows=8, n_steps=7, n_threads=n_threads, process=i, n_processes=n
-        )
+        row_batches(rows, batch_rows=8, n_steps=7, process=i, n_processes=n)
         for i in range(n)
     ]
     parts = np.array([list(share) for share in shares])
@@ -231,16 +226,3 @@ def test_a_state_of_one_process_serves_two(rows):
     second = row_batches(rows, batch_rows=8, n_steps=7, process=1, n_processes=2)
     second.set_state(alone.get_state())
     np.testing.assert_array_equal(next(second), next(alone)[1::2])
-
-
-@pytest.mark.parametrize(
-    ("counts", "message"),
-    [
-        ({"batch_rows": 8, "n_steps": 8}, "n_steps must be at most 7"),
-        ({"batch_rows": 9, "n_steps": 1, "n_processes": 2}, "multiple of the 2"),
-        ({"batch_rows": 8, "n_steps": 1, "process": 1}, r"process must be in \[0, 1\)"),
-    ],
-)
-def test_counts_that_do_not_fit_are_refused(rows, counts, message):
-    with pytest.raises(ValueError, match=message):
-        row_batches(rows, **counts)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shlex
 import subprocess
 import sys
 
@@ -23,7 +24,7 @@ def told(capsys, *words):
     parse(DryRun, ["--no-compile", *words], prog="dry_run").run()
     said = capsys.readouterr().out
     (line,) = (one for one in said.splitlines() if "flags of" in one)
-    flags = line.partition("train.pretrain: ")[2].split()
+    flags = shlex.split(line.partition("train.pretrain: ")[2])
     return said, parse(Pretrain, ["--corpus", "docs", *flags], prog="pretrain")
 
 
@@ -61,11 +62,12 @@ def test_chip_hours_are_chips_times_hours_and_cost_follows(monkeypatch, capsys):
         "--preset pulse --on h100-1 --batch-rows 16",
         "--preset 124m --on v5e-8 --row-tokens 512 --dtype float32 --remat False",
         "--preset 124m --on v5e-8 --remat True --mesh fsdp=4 --micro-batches 2",
+        r"--preset pulse --on h100-1 --separator ' \n\n'",
     ],
 )
 def test_flags_of_the_answer_train_what_was_estimated(capsys, words):
-    command = parse(DryRun, ["--no-compile", *words.split()], prog="dry_run")
-    _, asked = told(capsys, *words.split())
+    command = parse(DryRun, ["--no-compile", *shlex.split(words)], prog="dry_run")
+    _, asked = told(capsys, *shlex.split(words))
     assert asked.configured() == command.configured()
     if command.mesh is not None:
         assert parse_mesh(asked.mesh) == MeshShape(2, 4)

@@ -20,8 +20,13 @@ from jaxcontam.scoring.local import checkpoint_scorer
 from train.config import PRESETS
 from train.data import open_corpus
 from train.manifest import read_manifest
-from train.plant import rows_of_copies
-from train.population import ModelResult, Population, finished_result, power_rows
+from train.population import (
+    ModelResult,
+    Population,
+    _write_manifest,
+    finished_result,
+    power_rows,
+)
 from train.population_models import (
     Design,
     DivergedError,
@@ -77,21 +82,25 @@ def test_order_of_a_set_tells_nothing_of_the_order_of_the_pool():
     assert abs(np.mean(ranks)) < 4 / math.sqrt(119 * len(ranks))
 
 
-def test_copies_with_a_time_are_trained_on_then_and_others_anywhere(texts):
-    when = ("uniform", (0.1,), (0.7,), "uniform")
-    design = dataclasses.replace(DESIGN, copies=(0, 4, 4, 4), when=when)
-    model = plan_model(design, texts, seed=4)
-    where = {"starts_R": model.starts, "context": design.config.context}
-    early, late, spread = (
-        np.concatenate(rows_of_copies(model.stream, one.name, **where)) / 160
-        for one in model.sets[1:]
+def test_documents_that_the_filter_refuses_are_in_no_model(job, monkeypatch, tmp_path):
+    def keep(text):
+        return not text.startswith(("word1", "word2"))
+
+    monkeypatch.setattr("train.population_models.document_filter", lambda data: keep)
+    texts, of_kept = (
+        read_texts(documents, POOL, DESIGN.config)[1]
+        for documents in (DOCUMENTS, [text for text in DOCUMENTS if keep(text)])
     )
-    # A set's four copies of a dozen examples are less than a fifth of all rows.
-    assert early.min() >= 0.1 and early.max() < 0.35
-    assert late.min() >= 0.7
-    assert np.ptp(spread) > 0.4
-    with pytest.raises(ValueError, match="when must be given for 4 sets, got 1"):
-        dataclasses.replace(DESIGN, when=("uniform",))
+    assert texts.tokenizer.to_str() == of_kept.tokenizer.to_str()
+    n_left_out = len(DOCUMENTS) - len(of_kept.documents)
+    assert 0 < n_left_out < len(DOCUMENTS)
+    model = plan_model(DESIGN, texts, seed=2)
+    text = texts.tokenizer.decode(model.stream.ids.tolist(), skip_special_tokens=False)
+    begins = text.split("<|bos|>")
+    assert any(begin.startswith("word3") for begin in begins) and all(map(keep, begins))
+    path = tmp_path / "manifest.json"
+    _write_manifest(dataclasses.replace(job, texts=texts), model, path)
+    assert read_manifest(path).n_left_out == n_left_out
 
 
 def test_texts_are_unpickled_with_their_files_mapped(texts, files, tmp_path):
@@ -117,7 +126,6 @@ def job(tmp_path):
     return Job(
         design=DESIGN,
         out=tmp_path,
-        test="adjacency",
         weights=False,
         code=None,
         tokenizer=None,
@@ -149,7 +157,7 @@ def test_model_of_another_job_is_refused_by_name(job):
         ("design", dataclasses.replace(DESIGN, n_steps=41)),
         ("texts", with_digests("b", "a")),
         ("texts", with_digests("a", "b")),
-        *((one, "b") for one in ("test", "weights", "sources", "device")),
+        *((one, "b") for one in ("weights", "sources", "device")),
         *((f"{one}_digest", "b") for one in ("tokenizer", "pool")),
     ):
         other = dataclasses.replace(job, **{name: value})

@@ -126,7 +126,7 @@ def test_hosts_with_disks_of_their_own_train_as_one_and_share_checkpoints_alone(
     weights = (found.decoder.embedding[...] for found in (one, other))
     np.testing.assert_allclose(*weights, atol=1e-4)
     # Of process 1 there is nothing but the streams.
-    streams = {"stream.npy", "validation.npy"}
+    streams = {"stream.npy", "rows.npy", "validation.npy"}
     assert {path.name for path in disks[1].iterdir()} == streams
     # Nothing is lost with the disks, and nothing is trained again.
     for disk in disks:

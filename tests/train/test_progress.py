@@ -1,10 +1,8 @@
-"""Progress and logs of a run: rates, rows that resume, audits, TensorBoard."""
+"""Progress and logs of a run: rates, rows that resume, audits."""
 
 import dataclasses
 import json
 import resource
-import sys
-import types
 
 import numpy as np
 import pytest
@@ -138,32 +136,11 @@ def test_a_mean_of_losses_in_blocks_is_that_of_one_call():
     assert mean.after([2.0, float("nan")]) == mean.after([2.0]) == 2.0
 
 
-class Writer:
-    """Stands in for tensorboardX's."""
-
-    def __init__(self, folder, purge_step, filename_suffix):
-        Writer.made = folder, purge_step, filename_suffix
-        Writer.scalars = []
-
-    def add_scalar(self, *scalar):
-        Writer.scalars.append(scalar)
-
-    def flush(self):
-        pass
-
-    close = flush
-
-
-def test_metrics_are_one_row_a_step_and_tensorboard_gets_the_same(
-    tmp_path, monkeypatch
-):
-    module = types.ModuleType("tensorboardX")
-    module.SummaryWriter = Writer
-    monkeypatch.setitem(sys.modules, "tensorboardX", module)
-    path, board = tmp_path / "metrics.jsonl", tmp_path / "board"
+def test_metrics_are_one_row_a_step_and_time_goes_on(tmp_path):
+    path = tmp_path / "metrics.jsonl"
     with MetricsLog(path) as log:
         _append(log, [1], [7.0], seconds=0.25)
-    with MetricsLog(path, last_step=1, tensorboard=board) as log:
+    with MetricsLog(path, last_step=1) as log:
         _append(log, [2, 3], [6.5, float("nan")], seconds=0.25)
         _append(log, [4], [5.5], seconds=0.5)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -174,10 +151,6 @@ def test_metrics_are_one_row_a_step_and_tensorboard_gets_the_same(
         {"step": 3, "loss": None, "tokens": 96, "rate": 3e-3, "seconds": 0.5},
         {"step": 4, "loss": 5.5, "tokens": 128, "rate": 4e-3, "seconds": 0.75},
     ]
-    assert Writer.made == (str(board), 2, ".from-1")
-    rates = [("train/rate", 1e-3 * step, step) for step in (2, 3, 4)]
-    losses = [("train/loss", 6.5, 2), ("train/loss", 5.5, 4)]
-    assert sorted(Writer.scalars) == sorted(losses + rates)
 
 
 def test_reading_leaves_a_running_log_as_it_is(tmp_path):

@@ -219,6 +219,7 @@ class ApiEstimate:
         prompt_tokens: Exact for ids, else a quarter of the bytes.
         completion_tokens: Upper bound.
         cost: At most, in the currency of the prices; None without prices.
+        budget: Limit of the cost; None for none.
     """
 
     n_requests: int
@@ -226,6 +227,7 @@ class ApiEstimate:
     prompt_tokens: int
     completion_tokens: int
     cost: float | None
+    budget: float | None = None
 
     @classmethod
     def of(cls, usage: Usage, n_journalled: int, budget: Budget) -> "ApiEstimate":
@@ -234,6 +236,7 @@ class ApiEstimate:
             **dataclasses.asdict(usage),
             n_journalled=n_journalled,
             cost=budget.cost(usage) if budget.has_prices else None,
+            budget=budget.max_cost,
         )
 
     def words(self) -> str:
@@ -242,6 +245,9 @@ class ApiEstimate:
         if self.cost is not None:
             price = amount(self.cost, 4, padded=False)
             cost = f", which cost at most about {price}"
+            if self.budget is not None:
+                side = "within" if self.cost <= self.budget else "above"
+                cost += f", {side} the budget of {amount(self.budget, 4, padded=False)}"
         requests = counted(self.n_requests, "request")
         return (
             f"{requests} to send, {self.n_journalled:,} answered "
@@ -265,12 +271,16 @@ def estimate(
     return ApiEstimate.of(usage, len(of_key) - len(to_send), budget or Budget())
 
 
-def sending_words(found: ApiEstimate) -> str:
-    """For the terminal, after a dry run of scoring."""
+def sending_words(found: ApiEstimate, *, beside_local: bool = False) -> str:
+    """For the terminal, after a dry run of scoring.
+
+    `beside_local`: of a reference, where the model itself runs here and has no price.
+    """
+    priced = "Its price is not known: --price is MODEL's. " if beside_local else ""
     return (
-        f"{found.words()}. Some twenty more before and after them, and one in twenty "
-        "among them, check what the server can do and that its model stays the same. "
-        "Nothing was sent."
+        f"{found.words()}. {priced}Some twenty more before and after them, and one in "
+        "twenty among them, check what the server can do and that its model stays the "
+        "same. Nothing was sent."
     )
 
 

