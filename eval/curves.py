@@ -24,10 +24,7 @@ class Curve:
 
 
 def copies_svg(curves: Sequence[Curve], *, y_label: str, level: float) -> str:
-    """Shares against copies, logarithmic above 1, with a legend at the right.
-
-    From eight curves on colours repeat; a thin line across is at `level`.
-    """
+    """Shares against copies, logarithmic above 1; a thin line across is at `level`."""
     ticks = sorted({copies for curve in curves for copies in curve.shares})
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_axes((7.2, 3.6))

@@ -15,10 +15,7 @@ _ROUNDING = 1e-12
 class Share:
     """A share, an AUC, a mean or a difference of these with its 95 % interval.
 
-    Attributes:
-        value: The estimate.
-        low: Lower end; None where nothing says how the estimate would vary.
-        high: Upper end, likewise.
+    Its ends are None where nothing says how the estimate would vary.
     """
 
     value: float

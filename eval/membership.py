@@ -70,11 +70,6 @@ class Cell:
     """One score at one number of copies.
 
     Attributes:
-        setting: `4 copies`.
-        method: The score.
-        n_members: Over all models.
-        n_nonmembers: Likewise.
-        n_models: Of other seeds each.
         auc: Mean over models, weighted by their members, with DeLong's errors of these.
             What training the same model again would change is in it as far as seeds
             differ.
@@ -94,10 +89,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Files of which a share was seen: mean bound and estimate, and bounds above it.
-
-    `seen` is the share of the files that were made, to the nearest text.
-    """
+    """Files of which a share was `seen`: mean bound, estimate, and bounds above it."""
 
     kind: str
     seen: float

@@ -107,12 +107,9 @@ class Overlap(StudyFlags):
 def framed_questions(n: int, seed: int) -> tuple[list[str], list[str], list[str]]:
     """Questions for a benchmark, and documents that hold some of them.
 
-    Args:
-        n: Questions of each of `KINDS`; the last two are planted nowhere.
-        seed: Draws questions and places.
-
     Returns:
-        `6 n` texts by kind; documents; what was planted first in each of these.
+        Texts, n of each of `KINDS`, the last two planted nowhere; documents; what was
+        planted first in each of these.
     """
     docs, rng = read_python_docs(), random.Random(seed)
     documents = list(docs.documents)

@@ -67,11 +67,7 @@ def trained(
     options: RunOptions,
     start: Start | None = None,
 ) -> Manifest:
-    """`pretrain` for a study, which needs the finished model.
-
-    Raises:
-        KeyboardInterrupt: If training was asked to stop; its checkpoint is written.
-    """
+    """`pretrain` for a study, which ends if training was asked to stop."""
     manifest = pretrain(
         documents, sets, config, out=out, seed=seed, options=options, start=start
     )
@@ -99,17 +95,10 @@ def trained_model(
     start: Path | None = None,
     any_code: bool = False,
 ) -> Model:
-    """Train a model, or take the finished one of the same inputs.
+    """Train a model, or take the finished one of the same inputs, or of any code.
 
-    Args:
-        folder: Where it is written.
-        documents: Background; random ones are taken up to `background_tokens`.
-        sets: Planted texts.
-        config: Shape, batch, learning rate.
-        seed: Seeds weights, stream and batches.
-        background_tokens: None takes all documents.
-        start: Folder of the model to go on from, or None.
-        any_code: Take one that other code trained, too.
+    Random documents are taken up to `background_tokens`, all by default; `start` is the
+    folder of the model to go on from.
 
     Raises:
         KeyboardInterrupt: If training was asked to stop; its checkpoint is written.
@@ -168,17 +157,8 @@ def order_tests(
 
     For sets whose order was drawn from a seed `adjacency` decides, for the others
     `direction`, which is computed of the same pairs; `sharded_t` is computed of the
-    scores of `stratified`.
-
-    Args:
-        sets: Planted sets and controls of the manifest.
-        manifest: Says how examples were cut and what ended them.
-        checkpoint: The trained model.
-        scorer: Its scorer.
-        n_orders: m of each test to score; None is the method's own. `adjacency`
-            must be among them.
-        seed: The run's seed.
-        progress: Called with target tokens done and in all.
+    scores of `stratified`. `n_orders` has m of each test to score, `adjacency` among
+    them; None is the method's own. `progress` gets target tokens done and in all.
 
     Returns:
         Results before verdicts, and the scores of each.
@@ -239,10 +219,7 @@ def scored_texts(
     scorer: Scorer,
     progress: Progress,
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """Membership score of each text of each set, and target tokens of each set.
-
-    `encoded` is from `encode_planted`; `progress` gets target tokens done and in all.
-    """
+    """Membership score of each text of each set, and target tokens of each set."""
     texts = {name: text_sequences(ids, prefix_id) for name, ids in encoded.items()}
     cost = {name: n_targets(sequences) for name, sequences in texts.items()}
     total, done = sum(cost.values()), 0

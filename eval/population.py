@@ -44,12 +44,7 @@ class TrainedModel:
 
 
 def train_model(design: Design, texts: Texts, *, seed: int) -> TrainedModel:
-    """Draw sets, plant them, train.
-
-    Raises:
-        InputError: If there are too few examples or documents.
-        DivergedError: If the loss is not finite at the end.
-    """
+    """Draw sets, plant them, train."""
     start = time.process_time()
     planned = plan_model(design, texts, seed=seed)
     decoder, losses = train_scanned(design.config, planned.rows, seed=seed)

@@ -54,13 +54,7 @@ class PythonDocs:
 
 @functools.cache
 def read_python_docs() -> PythonDocs:
-    """Read the installation's documentation; the same installation, the same result.
-
-    Read once a process: it takes seconds.
-
-    Raises:
-        InputError: If the installation has no source files with docstrings.
-    """
+    """Read the installation's documentation, which takes seconds: once a process."""
     from pydoc_data.topics import topics
 
     root = Path(sysconfig.get_paths()["stdlib"])

@@ -79,10 +79,7 @@ class Cell:
     """Files of one kind, and what is said of them.
 
     Attributes:
-        kind: `foretold`, with normal noise or Student's with 3 degrees of freedom, with
-            likeness or without, or what is remembered.
         gain: Nats that a boundary gains, in standard deviations of a pair's noise.
-        n_strata: Strata of a file.
         share: Gain of the reference in parts of the model's; 0 where it remembers none.
         noise: Its noise, likewise.
         shared: Correlation of its noise with the model's.

@@ -44,14 +44,11 @@ def run_study(
     compiles: bool = False,
     code_of: Callable[[Any], object] | None = None,
 ) -> int:
-    """Run a study from the command line; returns the exit code.
+    """Run `python -m eval.NAME`; returns the exit code.
 
-    Args:
-        name: `power` for `python -m eval.power`.
-        command: Dataclass whose fields are the flags, with a method `run`.
-        trains: Keep freed memory, for small models that are trained in this process.
-        compiles: Keep compiled programs for the next process.
-        code_of: What `run` returned -> the exit code (default: `exit_code`).
+    `command` is a dataclass of flags with a method `run`, whose result gives the code.
+    A study that `trains` small models in this process keeps freed memory, one that
+    `compiles` keeps programs for the next process.
     """
     if trains:
         keep_freed_memory()
@@ -170,22 +167,10 @@ def finish_study(
     earlier_seconds: float = 0.0,
     file: str | None = None,
 ) -> dict[str, Any]:
-    """Write a study's files, print its tables and its cost.
+    """Write a study's files, print its tables and its cost; returns what JSON holds.
 
-    Args:
-        name: `power` for `python -m eval.power`.
-        flags: Dataclass of the flags, with the folder `out`.
-        clock: From the study's start.
-        numbers: Raw numbers, as JSON takes them; no NaN.
-        grids: Tables.
-        out: Folder (default: that of the flags); made if it is missing.
-        figures: Name -> text of an SVG.
-        console: Where tables are printed (default: stdout).
-        earlier_seconds: CPU seconds of finished work that earlier runs left.
-        file: Name of the files without suffix (default: the study's).
-
-    Returns:
-        What the JSON file holds.
+    Files go to `out` (default: that of the flags) under the study's name or `file`.
+    `figures` are SVG by name, `earlier_seconds` CPU seconds that earlier runs left.
 
     Raises:
         ValueError: If a number is not finite.
@@ -229,17 +214,13 @@ def write_json(path: Path, document: Any) -> None:
 class Records:
     """Finished parts of a study, one JSON file each, from which a killed run resumes.
 
-    Attributes:
-        folder: Folder of the files.
-        any_code: Whether records that other code made are taken.
-        code: What is given, or the git commit; None where git cannot tell.
-        earlier_seconds: CPU seconds of the records that `read` found.
+    `earlier_seconds` adds up the CPU seconds of the records that `read` found.
     """
 
     def __init__(
         self, folder: Path, *, any_code: bool = False, code: str | None = None
     ):
-        """Keep records in a folder, which is made when the first one is written."""
+        """Keep records of this code, by default the git commit, or of any."""
         self.folder, self.any_code = folder, any_code
         self.code = code or code_version()
         self.earlier_seconds = 0.0
@@ -247,9 +228,7 @@ class Records:
     def read(self, name: str, *inputs: Any) -> dict[str, Any] | None:
         """Fields of a finished record; None if there is none for these inputs.
 
-        Args:
-            name: Name of the file, without its suffix.
-            *inputs: Everything but code and CPU that determines it, as JSON values.
+        They are everything but code and CPU that determines it, as JSON values.
         """
         # Without git, an old record may be another code's.
         if self.code is None and not self.any_code:

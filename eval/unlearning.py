@@ -36,7 +36,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from eval.study import Clock, Grid, finish_study, run_study
+from eval.study import Clock, Grid, finish_study, grouped, run_study
 from jaxcontam.data.benchmark import read_text
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.templates import field_of, fill_template, typed_newlines
@@ -57,7 +57,12 @@ from jaxcontam.stats.bootstrap import bootstrap
 from jaxcontam.stats.proportions import wilson_interval
 
 CHUNKS, QUESTIONS = "chunks", "questions"
-# Tokens of an answer unless a flag says more, and of what a judge says.
+RATIO = 1.15
+"""Suspicious: the ratio of the two scores lies between 1 / RATIO and RATIO."""
+_SCORES = ("min_k", "loss")
+# Texts of an arm that are sampled from, at most.
+_MOST = 200
+# Tokens of an answer, and of what a judge says.
 _ANSWER_TOKENS, _GRADE_TOKENS = 64, 200
 # Table 9 of the paper.
 _JUDGE = """\
@@ -99,18 +104,8 @@ class Unlearning:
     """Words of a chunk that the unlearned model is given."""
     template: str = r"Question: {question}\nAnswer:"
     """Prompt of a question."""
-    k: float = 20.0
-    """Percentage of least likely tokens that Min-K% keeps."""
-    ratio: float = 1.15
-    """Suspicious: the ratio of the two scores lies between 1 / RATIO and RATIO."""
     samples: int = 20
-    """Samples of each text."""
-    new_tokens: int | None = None
-    """Most tokens of a sample (default: the longest truth's; 64 for answers)."""
-    temperature: float = 1.0
-    """1 samples from the model's own distribution."""
-    most: int = 200
-    """Sample from at most N suspicious texts and N others."""
+    """Samples of each text, of the model's own distribution."""
     embedding_model: str | None = None
     """Model whose mean hidden states are compared: cosine of sample and truth."""
     judge: str | None = None
@@ -124,23 +119,19 @@ class Unlearning:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        check_positive(self, "words", "prompt_words", "samples", "new_tokens", "most")
+        check_positive(self, "words", "prompt_words", "samples")
         if self.prompt_words >= self.words:
             raise InputError(f"--prompt-words must be below --words {self.words}")
-        if not self.ratio > 1:
-            raise InputError(f"--ratio must be above 1, got {self.ratio:g}")
         if self.texts is None and self.questions is None:
             raise InputError("nothing to screen", hint="give --texts or --questions")
 
     def run(self) -> dict[str, Any]:
         """Run the study, write and print it."""
-        clock = Clock.start()
-        numbers = run(self)
-        screens = [row for row in numbers["results"] if "share" in row]
-        measures = [row for row in numbers["results"] if "share" not in row]
+        clock, numbers = Clock.start(), run(self)
+        by = grouped(numbers["results"], lambda row: "share" in row)
         grids = [
-            Grid.of("Alike before and after", screens, _SCREENS),
-            Grid.of("Likeness of samples", measures, _MEASURES),
+            Grid.of("Alike before and after", by[True], _SCREENS),
+            Grid.of("Likeness of samples", by[False], _MEASURES),
         ]
         return finish_study(
             "unlearning", self, clock=clock, numbers=numbers, grids=grids
@@ -187,18 +178,21 @@ def run(config: Unlearning) -> dict[str, Any]:
     for task, texts in tasks.items():
         ratios = {
             "min_k": score_ratios(before[task][:, 0], after[task][:, 0]),
-            "perplexity": perplexity_ratios(before[task][:, 1], after[task][:, 1]),
+            # The perplexity of e^1000 has no float, a ratio of two may.
+            "perplexity": np.exp(
+                np.minimum(before[task][:, 1] - after[task][:, 1], 700.0)
+            ),
         }
         results += [
-            screened(ratio_N, config.ratio) | {"task": task, "method": method}
+            screened(ratio_N) | {"task": task, "method": method}
             for method, ratio_N in ratios.items()
         ]
-        suspicious_N = is_suspicious(ratios["min_k"], config.ratio)
+        suspicious_N = is_suspicious(ratios["min_k"])
         usable_N = np.array(
             [bool(text.prompt.strip() and text.truth.strip()) for text in texts]
         )
         usable_N &= ~np.isnan(ratios["min_k"])
-        arms = draw_arms(suspicious_N, usable_N, most=config.most, seed=config.seed)
+        arms = draw_arms(suspicious_N, usable_N, most=_MOST, seed=config.seed)
         sampled = _sampled(task, texts, arms, model, journal, config)
         measures = {"rouge_l_recall": _rouge(sampled)}
         if config.embedding_model is not None:
@@ -277,14 +271,11 @@ def _scores(
     found = membership(
         model,
         texts,
-        scores=("min_k", "loss"),
-        k=config.k,
+        scores=_SCORES,
         store=config.out / "store",
         seed=config.seed,
     )
-    # The name of Min-K% ends in k where that is another one.
-    is_loss = np.array(found.table.names) == "loss"
-    values_N2 = found.table.values[:, np.argsort(is_loss)]
+    values_N2 = found.table.values[:, [*map(found.table.names.index, _SCORES)]]
     ends = np.cumsum([len(task) for task in tasks.values()])[:-1]
     return dict(zip(tasks, np.split(values_N2, ends), strict=True))
 
@@ -321,20 +312,15 @@ def score_ratios(original_N: np.ndarray, unlearned_N: np.ndarray) -> np.ndarray:
     return np.where(unlearned_N == original_N, 1.0, ratio_N)
 
 
-def perplexity_ratios(original_N: np.ndarray, unlearned_N: np.ndarray) -> np.ndarray:
-    """Perplexity after over before; one of e^1000 has no float, their ratio may."""
-    return np.exp(np.minimum(original_N - unlearned_N, 700.0))
+def is_suspicious(ratio_N: np.ndarray) -> np.ndarray:
+    """Texts whose ratio lies strictly within the bounds; never one of NaN."""
+    return (ratio_N > 1 / RATIO) & (ratio_N < RATIO)
 
 
-def is_suspicious(ratio_N: np.ndarray, bound: float) -> np.ndarray:
-    """Texts whose ratio lies strictly between 1 / bound and bound; never one of NaN."""
-    return (ratio_N > 1 / bound) & (ratio_N < bound)
-
-
-def screened(ratio_N: np.ndarray, bound: float) -> dict[str, Any]:
+def screened(ratio_N: np.ndarray) -> dict[str, Any]:
     """Share of scored texts that are suspicious (95 % by Wilson)."""
     n_texts = int(np.count_nonzero(~np.isnan(ratio_N)))
-    n_found = int(np.count_nonzero(is_suspicious(ratio_N, bound)))
+    n_found = int(np.count_nonzero(is_suspicious(ratio_N)))
     if n_texts == 0:
         raise InputError("no text has a score", hint="texts need a token")
     low, high = wilson_interval(n_found, n_texts)
@@ -355,10 +341,10 @@ def draw_arms(
     rng = np.random.default_rng(seed)
     arms: list[list[int]] = []
     for wanted_N in (suspicious_N & usable_N, ~suspicious_N & usable_N):
-        indices = np.flatnonzero(wanted_N)
-        if len(indices) > most:
-            indices = np.sort(rng.choice(indices, most, replace=False))
-        arms.append(indices.tolist())
+        found = np.flatnonzero(wanted_N)
+        if len(found) > most:
+            found = np.sort(rng.choice(found, most, replace=False))
+        arms.append(found.tolist())
     return arms[0], arms[1]
 
 
@@ -375,7 +361,7 @@ def _sampled(
     encoded = model.tokenizer.encode_batch(truths, add_special_tokens=False)
     longest = max(len(one.ids) for one in encoded)
     wanted = longest if task == CHUNKS else _ANSWER_TOKENS
-    n_new = config.new_tokens or max(1, min(wanted, model.context // 2))
+    n_new = max(1, min(wanted, model.context // 2))
     cut = {}
     for i in chosen:
         ends = [end for _, end in encoded[i].offsets]
@@ -387,7 +373,7 @@ def _sampled(
         found = writer.completer.complete(
             [texts[i].prompt for i in chosen],
             max_tokens=n_new,
-            temperature=config.temperature,
+            temperature=1.0,
             n_samples=config.samples,
             seed=config.seed,
             progress=progress,

@@ -98,11 +98,7 @@ class WikiMIA(StudyFlags):
 
 
 def run(config: WikiMIA) -> dict[str, Any]:
-    """Write a file for each length; its texts, and AUC and TPR of all that ranks them.
-
-    Raises:
-        InputError: If no length has 20 texts of each side.
-    """
+    """Write a file for each length; returns its AUC and TPR of all that ranks texts."""
     cutoff = _read_date(config.cutoff, "--cutoff")
     texts, files = read_dated(config.texts), []
     records = study.Records(config.out / "records")
@@ -137,11 +133,7 @@ def run(config: WikiMIA) -> dict[str, Any]:
 
 
 def read_dated(path: Path) -> list[Dated]:
-    """Texts of a .jsonl file or of a folder of changelogs, in their order.
-
-    Raises:
-        InputError: If a file is missing, not UTF-8, or has a line that is no record.
-    """
+    """Texts of a .jsonl file or of a folder of changelogs, in their order."""
     if path.is_dir():
         files = sorted(p for p in path.rglob("*") if p.suffix.lower() in _SUFFIXES)
         return [

@@ -1,9 +1,10 @@
-"""Is a clean model accused by any command, whatever the file?
+"""Is a clean model accused, whatever the file?
 
 Question: small files of many kinds (copies, near-copies, ties, blank and look-alike
-rows, two rows, groups, passages; published in a drawn order, or in an order that nobody
-drew; sides of unequal size or ease), and models that are functions of texts and never
-saw a file. How often is each test below its level, and how often does a verdict accuse?
+rows, two rows, groups, passages, published in a drawn order; sides of unequal size or
+ease), and models that are functions of texts and never saw a file. How often is each
+test below its level, and how often does a verdict accuse? Files in an order that nobody
+drew are those of `eval.natural_order`.
 Command: `python -m eval.clean_files`. Hardware: 2 CPU cores, 20 minutes; no model is
 trained or loaded; finished parts stay. Headline: docs/log.
 
@@ -18,18 +19,22 @@ of counts: one failure or more in a hundred studies whose levels all hold.
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.clean_files.commands import COMMANDS, Job, tasks_of
+from eval.clean_files import answers, members, orders
 from eval.clean_files.findings import (
     ACCUSING,
     LEVELS,
+    Finding,
     Held,
+    Tally,
     added,
     failures,
     judged,
+    tallied,
 )
 from eval.population import made_records
 from eval.study import (
@@ -42,6 +47,60 @@ from eval.study import (
     run_study,
 )
 from jaxcontam.errors import check_names
+
+Ask = Callable[[int, Path], Iterator[Finding]]
+"""(number of a file, folder for it) -> what is said of it."""
+
+COMMANDS: Mapping[str, tuple[Ask, float]] = {
+    "released": (orders.released, 1.0),
+    "shuffled": (orders.shuffled, 1.0),
+    "labelled": (members.labelled, 0.15),
+    "asked": (members.asked, 0.2),
+    "reference": (members.beside_reference, 0.06),
+    "replicate": (answers.replicate, 1.0),
+    "inflation": (answers.inflation, 1.0),
+}
+"""Commands, and the share of `--n-files` that each is asked about: less of what costs
+more, such as the baselines of `membership`."""
+
+# Files of a task.
+_CHUNK = 25
+
+Task = tuple[str, int, int]
+"""A command, its first file, and the one after its last."""
+
+
+def tasks_of(name: str, n_files: int, seed: int) -> list[Task]:
+    """A command's share of files, from file `seed` on."""
+    end = seed + max(1, round(COMMANDS[name][1] * n_files))
+    starts = range(seed, end, _CHUNK)
+    return [(name, start, min(start + _CHUNK, end)) for start in starts]
+
+
+def counted(task: Task) -> dict[str, Tally]:
+    """Findings of a command on some files, by cell."""
+    name, start, end = task
+    findings: list[Finding] = []
+    for number in range(start, end):
+        with tempfile.TemporaryDirectory() as folder:
+            findings += COMMANDS[name][0](number, Path(folder))
+    return tallied(findings)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Job:
+    """Inputs that a process needs to ask any command."""
+
+    records: Records
+
+    def inputs(self, task: Task) -> tuple[Any, ...]:
+        """Name of a record, and the files that determine it."""
+        return "{}-{}-{}".format(*task), *task
+
+    def maker(self) -> Callable[[Task], dict[str, Any]]:
+        """Returns what counts."""
+        return lambda task: {"cells": counted(task)}
+
 
 # Failing counts that the table shows; the JSON file has all.
 _SHOWN = 40

@@ -20,29 +20,17 @@ from jaxcontam.scoring.prompted_model import PromptedModel
 
 
 class Writer(NamedTuple):
-    """A model that answers prompts by a function of their text."""
+    """A model that goes on with the texts that it knows."""
 
     name: str
-    answer: Callable[[str], str]
+    known: Mapping[str, str]
 
     def complete(
         self, prompts: Sequence[str], *, n_samples: int = 1, **_: Any
     ) -> list[tuple[Completion, ...]]:
         """The same answer for each sample."""
-        return [(Completion(text=self.answer(p)),) * n_samples for p in prompts]
-
-
-def prompted(answer: Callable[[str], str], *, name: str = "writer") -> PromptedModel:
-    """A model that `replicate` and `keyed_canary` ask."""
-    info = ModelInfo(
-        name=name,
-        fingerprint=name,
-        n_parameters=None,
-        dtype="unknown",
-        precision="unknown",
-        context=None,
-    )
-    return PromptedModel(name=name, completer=Writer(name, answer), info=info)
+        answers = (self.known.get(prompt, "nothing of that") for prompt in prompts)
+        return [(Completion(text=answer),) * n_samples for answer in answers]
 
 
 def replicate(seed: int, folder: Path) -> Iterator[Finding]:
@@ -69,7 +57,15 @@ def replicate(seed: int, folder: Path) -> Iterator[Finding]:
             for row in every.values()
             if row.ease + 0.1 * (chance(seed, name, row.text) - 0.5) < share
         )
-        return prompted(lambda text: known.get(text, "nothing of that"), name=name)
+        info = ModelInfo(
+            name=name,
+            fingerprint=name,
+            n_parameters=None,
+            dtype="unknown",
+            precision="unknown",
+            context=None,
+        )
+        return PromptedModel(name=name, completer=Writer(name, known), info=info)
 
     def ask() -> tuple[float | None, str | None]:
         knows, reference_knows = _BY_HEART[reader]

@@ -12,9 +12,7 @@ LEVELS = (0.05, 0.01, 0.001)
 """Levels at which p-values are counted."""
 
 ACCUSING: Mapping[str, tuple[str, float]] = {
-    **dict.fromkeys(
-        ("audit", "replicate", "prove", "canary", "variants"), ("contaminated", 0.001)
-    ),
+    **dict.fromkeys(("audit", "replicate"), ("contaminated", 0.001)),
     "membership": ("members rank higher", 0.001),
     # At most 3.6 %, as `gap_estimate` has it for right and wrong answers.
     "inflation": ("inflated", 0.036),
@@ -103,14 +101,10 @@ def added(parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, Tally]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Held:
-    """A count against its level.
+    """A count of `p<=0.05` and the like, or of an accusing word, against its level.
 
-    Attributes:
-        what: `p<=0.05` and the like, or an accusing word.
-        level: How often it may be.
-        count: How often it was, of `n`.
-        chance: Exact binomial probability of so many or more at the level.
-        fails: It is below `FAMILY` divided by the number of counts.
+    It fails where the exact binomial probability of so many or more is below `FAMILY`
+    divided by the number of counts.
     """
 
     cell: Cell

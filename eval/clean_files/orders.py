@@ -1,4 +1,4 @@
-"""`audit` of files in a drawn order, in natural order, and of options."""
+"""`audit` of files in a drawn order."""
 
 import dataclasses
 import json
@@ -9,10 +9,9 @@ from random import Random
 from typing import Any
 
 import jaxcontam
-from eval.clean_files.findings import Cell, Finding, asked, drawn_cell, silent
-from eval.clean_files.readers import KERNELS, SCALES, Reader, texts, write
-from eval.natural_order.kinds import loosened
-from eval.natural_order.words import OF_TOPIC, pseudoword
+from eval.clean_files.findings import Cell, Finding, drawn_cell, silent
+from eval.clean_files.readers import KERNELS, Reader, texts, write
+from eval.natural_order.words import pseudoword
 from jaxcontam.data.release import SEED_BYTES, make_release
 from jaxcontam.errors import InputError
 from jaxcontam.orders.methods import TESTS
@@ -203,25 +202,10 @@ KINDS: Mapping[str, Callable[[Random], Rows]] = {
 }
 """Kinds of files by name."""
 
-NATURAL: Mapping[str, Callable[[str], Any]] = {
-    "by length": len,
-    "by alphabet": str,
-    "by copies": lambda text: 0,
-    "by topic": lambda text: max(
-        (words.nouns for words in OF_TOPIC), key=lambda t: len({*t} & {*text.split()})
-    ),
-}
-"""Orders that nobody drew: text -> what it is sorted by; a pool has copies first."""
-
 _WANTED = "direction adjacency stratified reversal permutation sharded_rank sharded_t"
 _ORDER_TESTS = tuple(name for name in _WANTED.split() if name in TESTS)
-_NATURAL_KINDS = ("distinct", "zipf counts", "near-copies")
-# The reference reads as well, or says the same in half the nats, or in a quarter.
-_REFERENCES = (1.0, 0.5, 0.25)
-# Share of rows that keep the place that their order gives them.
-_KEPT = (1.0, 0.6, 0.3)
-# A constant reader of orders is refused, and no option but one stands on a scale.
-_READERS = [name for name in KERNELS if name not in ("constant", "scale")]
+# A constant reader of orders is refused.
+_READERS = [name for name in KERNELS if name != "constant"]
 
 
 def released(seed: int, folder: Path) -> Iterator[Finding]:
@@ -251,55 +235,6 @@ def shuffled(seed: int, folder: Path) -> Iterator[Finding]:
     path = rows.written(folder / f"file{seed}", rows.drawn(rng))
     flags = {**rows.flags, "order": "random"}
     yield from _audited(("audit --order random", kind, kernel), seed, path, flags)
-
-
-def natural(seed: int, folder: Path) -> Iterator[Finding]:
-    """A file in an order that nobody drew, beside a reference as clean as the model."""
-    kinds = [(kind, order) for kind in _NATURAL_KINDS for order in NATURAL]
-    rng, (kind, order), kernel = drawn_cell("natural", seed, kinds, _READERS)
-    lines = sorted(KINDS[kind](rng).lines, key=NATURAL[order])
-    lines = loosened(rng, lines, rng.choice(_KEPT))
-    path = Rows(lines=tuple(lines)).written(folder / f"file{seed}", range(len(lines)))
-    scale = rng.choice(_REFERENCES)
-    cell = Cell("audit --reference", "direction", f"{kind} {order}", kernel, False)
-    yield _compared(cell, seed, path, scale)
-
-
-def options(seed: int, folder: Path) -> Iterator[Finding]:
-    """Multiple-choice items whose options stand in an order that was drawn, or not.
-
-    Where it was, the owner says so; else a reference as clean as the model is asked.
-    """
-    rng, kind, kernel = drawn_cell("options", seed, ITEMS, KERNELS)
-    holds, make = ITEMS[kind]
-    path = write(folder / f"file{seed}.jsonl", make(rng))
-    scale = rng.choice(_REFERENCES)
-    yield _compared(
-        Cell("audit", "options", kind, kernel, holds),
-        seed,
-        path,
-        None if holds else scale,
-        tests="options" + (":fixed" if kind == "right one first" else ""),
-        text="{question}\n{options}",
-        order=("anyway", *["random"] * holds),
-    )
-
-
-def _compared(
-    cell: Cell, seed: int, path: Path, scale: float | None, **flags: Any
-) -> Finding:
-    """An audit, beside a reference where there is a scale for one."""
-    kernel = cell.reader
-    reference = None if scale is None else Reader(kernel, seed + 1, scale=scale)
-
-    def ask() -> tuple[float | None, str | None]:
-        own = Reader(kernel, seed)
-        found = jaxcontam.audit(
-            own, path, reference=reference, progress=silent, **flags
-        )
-        return found.p_value, found.verdict
-
-    return asked(cell, ask)
 
 
 def _audited(
@@ -335,83 +270,3 @@ def _rows(
         parts = [_rows(model, path, flags, (test,)) for test in tests]
         return {name: row for part in parts for name, row in part.items()}
     return {row.method: row for row in found.results}
-
-
-Record = dict[str, Any]
-_N_ITEMS = range(24)
-
-
-def _item(rng: Random, options: Sequence[str], **more: Any) -> Record:
-    question = f"Which {pseudoword(rng, 2)} is {pseudoword(rng, 2)}?"
-    found = {"question": question, "options": list(options)}
-    return {**found, "answer": rng.randrange(len(options)), **more}
-
-
-def _any_options(rng: Random, n: int = 4) -> list[str]:
-    """Options of many lengths, in a drawn order."""
-    return rng.sample(texts(rng, n, words=lambda i: i), n)
-
-
-def _drawn(rng: Random, n: int = len(_N_ITEMS), **more: Any) -> list[Record]:
-    return [_item(rng, _any_options(rng), **more) for _ in range(n)]
-
-
-def _of_all_sizes(rng: Random) -> list[Record]:
-    sizes = [rng.choice((2, 3, 4, 5, 7)) for _ in _N_ITEMS]
-    return [_item(rng, _any_options(rng, n)) for n in sizes]
-
-
-def _sorted_by_some(rng: Random) -> list[Record]:
-    """A third of the authors sort: what they sorted is left out."""
-    made = ((i, _any_options(rng)) for i in _N_ITEMS)
-    return [_item(rng, own if i % 3 else sorted(own)) for i, own in made]
-
-
-def _house_order(rng: Random) -> list[Record]:
-    """Sets of options that come again in the order in which they came first."""
-    sets = [_any_options(rng) for _ in range(12)]
-    return [_item(rng, rng.choice(sets)) for _ in range(3 * len(_N_ITEMS))]
-
-
-def _copied_items(rng: Random) -> list[Record]:
-    items = enumerate(_drawn(rng, 16))
-    return [item for i, item in items for _ in range(1 + 30 // (1 + i))]
-
-
-def _scale(rng: Random) -> list[Record]:
-    """Half of the items have their options in the order of what they measure."""
-    items = []
-    for i in _N_ITEMS:
-        own = [f"{word} {pseudoword(rng, 2)}" for word in SCALES[i % len(SCALES)]]
-        items.append(_item(rng, own if i % 2 else rng.sample(own, 4)))
-    return items
-
-
-def _house_triple(rng: Random) -> list[Record]:
-    """Three options in the order of their scale, and a new one anywhere."""
-    items = []
-    for i in _N_ITEMS:
-        own = list(SCALES[i % len(SCALES)][:3])
-        own.insert(rng.randrange(4), pseudoword(rng, 2))
-        items.append(_item(rng, own))
-    return items
-
-
-def _short_ones_first(rng: Random) -> list[Record]:
-    """Options from short to long, but for one that moved."""
-    made = (sorted(_any_options(rng, 5), key=len) for _ in _N_ITEMS)
-    return [_item(rng, [*own[1:3], own[0], *own[3:]]) for own in made]
-
-
-ITEMS: Mapping[str, tuple[bool, Callable[[Random], list[Record]]]] = {
-    "drawn": (True, _drawn),
-    "of all sizes": (True, _of_all_sizes),
-    "right one first": (True, lambda rng: _drawn(rng, answer=0)),
-    "some sorted": (True, _sorted_by_some),
-    "house order": (True, _house_order),
-    "copies": (True, _copied_items),
-    "scale": (False, _scale),
-    "three of a house order": (False, _house_triple),
-    "nearly by length": (False, _short_ones_first),
-}
-"""Kinds of multiple-choice items, and whether their options satisfy the null."""

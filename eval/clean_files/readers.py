@@ -8,7 +8,6 @@ import functools
 import hashlib
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -21,18 +20,6 @@ _OWN, _NOISE = 0.05, 0.3
 # Nats of a line: what a kernel gains leaves it a log-probability.
 _BASE = -30.0
 _HEAVY = 25.0
-SCALES = (
-    ("freezing", "cold", "warm", "hot"),
-    ("tiny", "small", "large", "huge"),
-    ("never", "rarely", "sometimes", "always"),
-    ("dawn", "morning", "afternoon", "night"),
-    ("feeble", "weak", "strong", "mighty"),
-)
-"""Words from little to much."""
-_PLACE = {
-    word: (s, i) for s, words in enumerate(SCALES) for i, word in enumerate(words)
-}
-_LETTER = re.compile(r"\A[A-Z]\. ")
 
 
 def write(path: Path, lines: Iterable[str | dict[str, Any]]) -> Path:
@@ -73,7 +60,6 @@ class Reader:
         before = context.removesuffix("\n").rpartition("\n")[2]
         total = 0.0
         for line in own.removesuffix("\n").split("\n"):
-            line = _LETTER.sub("", line)
             total += _BASE + self.scale * self._of_line(before, line)
             before = line
         return total
@@ -96,21 +82,12 @@ def _words(line: str) -> frozenset[str]:
     return frozenset(line.split())
 
 
-def _more(before: str, line: str) -> bool:
-    """True if the line has more of what the line before has some of."""
-    (first, here), (second, next_one) = (
-        _PLACE.get(text.partition(" ")[0], (-1, 0)) for text in (before, line)
-    )
-    return first == second and here < next_one
-
-
 KERNELS: Mapping[str, Callable[[str, str, float], float]] = {
     "length": lambda a, b, u: -0.1 * min(60, abs(len(a) - len(b))) + _NOISE * u,
     "shorter": lambda a, b, u: 2.0 * (len(b) < len(a)) + _NOISE * u,
     "longer": lambda a, b, u: 2.0 * (len(b) > len(a)) + _NOISE * u,
     "copy": lambda a, b, u: 2.0 * len(_words(a) & _words(b)) + _NOISE * u,
     "alphabet": lambda a, b, u: 2.0 * (b > a) + _NOISE * u,
-    "scale": lambda a, b, u: 3.0 * _more(a, b) + _NOISE * u,
     # What stands first costs by its length; the rest is chance.
     "first": lambda a, b, u: -0.1 * min(100, len(b)) * (not a) + _NOISE * u,
     "noise": lambda a, b, u: 2.0 * math.sqrt(-2 * math.log(u)) * math.cos(2e9 * u),

@@ -172,13 +172,12 @@ class Leaderboard(StudyFlags):
         seed: int,
         failed: dict[str, str],
     ) -> tuple[Arena | None, dict[str, Any], list[Trial]]:
-        """Keep the trials that stand there and make the others; a failure stops none.
+        """Keep the trials that stand there and make the others.
 
-        It goes into `failed`, by the entry's name.
+        An entry's failure goes into `failed` and stops no other.
 
         Returns:
-            The model if it had to be trained, what was trained, and the trials of
-            entries that did not fail.
+            The model if it had to be trained, its facts, and the trials.
         """
         trials: list[Trial] = []
         facts: dict[str, Any] = {}

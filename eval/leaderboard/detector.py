@@ -38,16 +38,10 @@ class OverBudgetError(Exception):
 
 
 class Budget:
-    """Tokens that one detector may have read of one set.
-
-    Attributes:
-        tokens: The most that may be read.
-        pass_tokens: Tokens of the set: what one pass over it costs.
-        spent: What was read.
-    """
+    """Tokens that one detector may have read of one set."""
 
     def __init__(self, tokens: int, *, pass_tokens: int):
-        """Start to count."""
+        """Start to count; one pass over the set costs `pass_tokens`."""
         self.tokens, self.pass_tokens, self.spent = tokens, pass_tokens, 0
 
     @property
@@ -61,11 +55,7 @@ class Budget:
         return self.spent / self.pass_tokens
 
     def spend(self, tokens: int) -> None:
-        """Charge a call before it is made.
-
-        Raises:
-            OverBudgetError: If it costs more than there is left.
-        """
+        """Charge a call before it is made; raises if it costs more than is left."""
         if not self.tokens:
             raise OverBudgetError("asked for a model, which its `needs` do not name")
         if tokens > self.left:
@@ -203,13 +193,7 @@ _ROUNDING = 1e-9
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Finding of a detector on one set.
-
-    Attributes:
-        score: Ranks sets: higher = more likely trained on. Finite.
-        p_value: Probability, if the set was never seen, of a finding as strong as this
-            one; in (0, 1]. None from a detector that gives scores alone.
-    """
+    """A score, higher = more likely trained on; a p-value from detectors that test."""
 
     score: float
     p_value: float | None = None
@@ -275,17 +259,7 @@ class Subject:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A detector and what the table says of it.
-
-    Attributes:
-        name: Small letters, digits and underscores.
-        detect: What it says of a set.
-        gives: Whether `detect` gives p-values, by which it is held to their level.
-        family: What kind of evidence it reads.
-        needs: What it gets to see; nothing else is there.
-        about: One line: what it does.
-        source: Paper.
-    """
+    """A detector and what the table says of it; it sees what it `needs`, no more."""
 
     name: str
     detect: Callable[[Subject], Finding]

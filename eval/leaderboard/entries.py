@@ -171,11 +171,7 @@ def built_in_entries() -> dict[str, FoundEntry]:
 
 
 def entry_of_file(path: Path) -> FoundEntry:
-    """The entry of a file that the user names; runs the file.
-
-    The file stands alone: a module beside it is not found, and a change of it is not
-    noticed.
-    """
+    """The entry of a file that the user names, which stands alone; runs the file."""
     if not path.is_file() or path.suffix != ".py":
         raise InputError(
             f"{path}: no such Python file",
@@ -209,11 +205,7 @@ def entry_of_file(path: Path) -> FoundEntry:
 def chosen_entries(
     files: Sequence[Path], only: Sequence[str]
 ) -> Mapping[str, FoundEntry]:
-    """Entries that a run compares: `ENTRIES` and the user's, or those of some names.
-
-    Raises:
-        InputError: If a name is unknown or taken twice, or a file holds no entry.
-    """
+    """Entries that a run compares: `ENTRIES` and the user's, or those of some names."""
     found = _by_name([*built_in_entries().values(), *map(entry_of_file, files)])
     check_names("entry", only, found)
     return {name: found[name] for name in found if not only or name in only}

@@ -69,10 +69,7 @@ def order_numbers(
 
 
 def affordable_strata(subject: Subject, method: PairMethod) -> PairMethod:
-    """The test with the largest strata, up to its own, that what is left buys.
-
-    The smallest that there can be where nothing is bought: the budget refuses them.
-    """
+    """The test with the largest strata that what is left buys, the smallest if none."""
     pairs = subject.scorer.pairs
     assert isinstance(pairs, MeteredPairs)
     found = None
@@ -89,11 +86,9 @@ def affordable_strata(subject: Subject, method: PairMethod) -> PairMethod:
 
 
 def affordable_orders(subject: Subject, method: TestMethod) -> int | None:
-    """Random orders that what is left buys, one at least.
+    """Random orders that what is left buys, at least one; None if the method has them.
 
-    None where the number of orders is not the method's to choose. In short strata
-    orders coincide, and are scored once: then more orders are bought, as long as they
-    fit.
+    In short strata orders coincide and are scored once, so that more are bought.
     """
     if isinstance(method, OrderMethod) and method.default_orders == 1:
         return None
@@ -151,7 +146,7 @@ _MOST_NEIGHBOURS = 10
 
 
 def mean_entry(name: str) -> Entry:
-    """Sets ranked by the mean of a row of METHODS over their texts; no p-value."""
+    """Sets ranked by the mean of a row of METHODS over their texts."""
     method = score_method(name)
     return Entry(
         name=name,

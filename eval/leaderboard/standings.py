@@ -41,22 +41,18 @@ class Standing:
     """One entry on all models.
 
     Attributes:
-        entry: Its name.
         auc: Planted sets of all duplication counts against clean ones; the table is
             sorted by it. Intervals of AUC are clustered by model.
         difference: AUC of this entry minus that of `COMPARED`, on the same sets; the
             interval is for this entry alone, whatever the number of entries. None of
             `COMPARED` itself, and where it is not ranked; without an interval where no
             model differs from another, as where both entries rank all sets perfectly.
-        auc_by_copies: AUC of the sets at each count.
         found_by_copies: Share of them above the threshold that `FPR` of the clean sets
             exceed; None where there are too few of these.
         power: Level -> share of p-values at or below it, by copies; 0 copies is the
             false-alarm rate. Empty for scores. Intervals take sets as independent,
             though two clean ones are of each model.
-        passes: Mean over sets.
-        seconds: Mean over sets.
-        n_models: That were trained.
+        passes, seconds: Means over sets.
     """
 
     entry: str
@@ -73,10 +69,8 @@ class Standing:
 def standings(entries: Sequence[Entry], trials: Sequence[Trial]) -> list[Standing]:
     """Every entry that kept to its budget on all sets, the best AUC first.
 
-    Args:
-        entries: Whose trials they are.
-        trials: Those of all entries on the same sets; each model has at least one
-            clean set and one planted set, and there are at least two models.
+    Trials are of the same sets, of at least two models, each with a clean and a planted
+    one.
     """
     by_entry = grouped(sorted(trials, key=lambda one: one.seed), lambda one: one.entry)
     tables = {

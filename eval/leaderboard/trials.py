@@ -64,20 +64,12 @@ _PULSE_TOKENS = 32
 
 
 class Bench:
-    """Inputs that all models share.
-
-    Attributes:
-        design: See `_with_unseen`.
-        texts: Background, and the examples that no model has to cut.
-        corpus: Digest of what they were read from.
-        seed: Of the first model.
-    """
+    """Inputs that all models share."""
 
     def __init__(self, *, seed: int, tiny: bool):
         """Read the documentation of this Python, train a tokenizer, encode.
 
-        Examples of more tokens than `max_example_tokens` are left out rather than cut,
-        so that a set is the same as text and as ids.
+        Long examples are left out, not cut: a set is the same as text and as ids.
         """
         docs = read_python_docs()
         pool = [question.text for question in docs.questions]
@@ -132,10 +124,7 @@ class Arena:
 
 
 def subject_of(arena: Arena, number: int, entry: Entry, *, passes: float) -> Subject:
-    """One set with what the entry says that it needs, and nothing else.
-
-    The budget is of so many passes over the set.
-    """
+    """One set with what the entry needs; the budget is in passes over it."""
     planned, bench, needs = arena.model.planned, arena.bench, set(entry.needs)
     encoded = read_only(planned.encoded[number])
     pass_tokens = int(encoded.lengths.sum())
@@ -172,11 +161,7 @@ def subject_of(arena: Arena, number: int, entry: Entry, *, passes: float) -> Sub
 
 
 def _drawing_seed(model_seed: int, benchmark: Benchmark) -> int:
-    """Seed of what detectors draw, in [0, 2**31).
-
-    Not the model's own, which drew the sets, their order and their copies: what a
-    detector draws is independent of these, and of one set and another.
-    """
+    """Seed of a detector's draws: not the model's own, which drew sets and copies."""
     words = f"leaderboard\0{model_seed}\0{benchmark.content_digest}"
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") >> 1
 
@@ -201,17 +186,10 @@ def _no_scorer(**_: object) -> SequenceScorer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Finding of one entry on one set of one model.
+    """Finding of one entry on one set of one model, by the model's seed.
 
-    Attributes:
-        entry: Its name.
-        seed: Seeds the model.
-        copies: How often the set was planted.
-        score: None where the budget was too small.
-        p_value: None too where the entry gives scores alone.
-        passes: Tokens read, over those of the set.
-        seconds: CPU time; less where another entry had asked the same before.
-        refused: Why the budget was too small.
+    Its CPU seconds are less where another entry had asked the same before. There is no
+    score where the budget was too small, and `refused` says why.
     """
 
     entry: str

@@ -45,10 +45,7 @@ class Case:
     """A file and who is asked about it.
 
     Attributes:
-        kind: Kind of natural order; see `KINDS`.
-        strength: One of the kind's.
-        n: Rows.
-        seed: Seeds the file and of the tests.
+        seed: Of the file and of the tests.
         nats: What a remembered boundary gains; 0 is a clean scorer.
         knows: Nats that a natural sequel gains by the kind's `goes_on`, whatever the
             file's order; a clean scorer's as well.
@@ -71,21 +68,16 @@ class Record:
     """Finding of an audit on a case.
 
     Attributes:
-        case: The case.
-        law: Law of its kind.
         n_kept: Rows without repeats.
         refused: Whether the checks of the deciding test fail, so that nobody would
             have scored the file.
-        failed: Names of all checks that fail.
         verdict: As for a published order, beside a reference that has read other texts
             and knows as well what follows what. It is asked where the p-value is at the
             level of an accusation, and nowhere else.
         verdict_half: The same beside one that gains half the nats from what it knows.
         verdict_flat: The same beside one that knows as much, and halves every score.
         verdict_ignorant: The same beside one that knows nothing.
-        log10_p: log10 p of direction.
-        adjacency_log10_p: log10 p of adjacency, which decides for random orders.
-        seconds: CPU time.
+        log10_p: Of direction.
     """
 
     case: Case

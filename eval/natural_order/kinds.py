@@ -50,12 +50,10 @@ class Kind:
     """One kind of natural order.
 
     Attributes:
-        name: In tables and as the first part of a file's name.
         law: `exchangeable`: every order is equally likely, the null of `adjacency`;
             `reversible`: the file is as likely backwards, the null of `direction`;
             `forward`: neither holds.
         strengths: Ascending: how strong the order is; `kinds.toml` says of what.
-        make: Makes the rows.
         goes_on: Whether the second row is a natural sequel of the first, by the two
             texts alone; None if no simple rule says so.
     """

@@ -112,10 +112,8 @@ class Bigrams:
     """Bigram counts of a background text.
 
     Attributes:
-        words: Its vocabulary.
         unigram_V: Probability of each word by its id; the last is of any other word.
         pairs_N: Ascending, first id times (V + 1) plus second id.
-        counts_N: Counts of these pairs.
         firsts_V: How often each word is the first of a pair.
     """
 
@@ -140,12 +138,7 @@ class Bigrams:
 def fit_bigrams(
     texts: Sequence[str], *, words: Mapping[str, int] | None = None
 ) -> Bigrams:
-    """Count the words and the pairs of words of a background.
-
-    Args:
-        texts: Each begins with `PREFIX_ID` and ends its line, as examples do.
-        words: Numbers of words that have one already.
-    """
+    """Count the words and pairs of words of a background; `words` have ids already."""
     encoder = WordEncoder(words)
     stream = np.concatenate(
         [[PREFIX_ID, *encoder.encode(f"{text}\n").ids] for text in texts]
@@ -184,14 +177,7 @@ def know(
     goes_on: Callable[[str, str], bool],
     nats: float,
 ) -> Gain:
-    """The knowledge of a reader who never saw a file: natural sequels gain so much.
-
-    Args:
-        texts: Examples in any order.
-        ids: Theirs.
-        goes_on: Whether the second of two texts is a natural sequel of the first.
-        nats: By which the log-probability of a sequel is higher.
-    """
+    """The knowledge of a reader who never saw a file: natural sequels gain so much."""
     text_of = {own.tobytes(): text for own, text in zip(ids, texts, strict=True)}
 
     def gain(prefix: np.ndarray, own: np.ndarray) -> float:
@@ -283,11 +269,7 @@ def _logprobs(background: Bigrams, ids_GKL: np.ndarray, P: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Reader:
-    """A model that is scored.
-
-    `prefix_id` stands before each text, `context` is how many ids it reads at once, and
-    `scorer` takes what it remembers and knows besides.
-    """
+    """A model that is scored; `scorer` takes what it remembers and knows besides."""
 
     tokenizer: Encoder
     prefix_id: int
@@ -348,17 +330,9 @@ def train_transformer(
     n_tokens: int | None = None,
     any_code: bool = False,
 ) -> None:
-    """Train a transformer; a finished one stays.
+    """Train one of `SHAPES`, by default until it copies; a finished one stays.
 
-    Args:
-        name: One of `SHAPES`.
-        folder: Takes the models.
-        planted: Files to read besides, as a continuation of the clean model's training.
-        n_tokens: Of the background; by default until it copies.
-        any_code: Take a finished one that other code trained, too.
-
-    Raises:
-        KeyboardInterrupt: If training was asked to stop.
+    With `planted` files it goes on from the clean model.
     """
     config, seed = SHAPES[name]
     n_tokens = n_tokens or (_BESIDE if planted else _TOKENS)

@@ -14,7 +14,7 @@ import dataclasses
 import operator
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,7 @@ from eval.population import Fields, Task, kept_records, made_records
 from eval.power.estimates import dup50_rows, power_figures, power_grids, power_table
 from eval.power.models import POPULATIONS, PULSE, Job, Population
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Records, StudyFlags, finish_study, grouped, run_study, say
-from jaxcontam.cli.main import EXIT_PARTIAL
+from eval.study import Clock, Records, StudyFlags, finish_study, grouped, run_study
 from jaxcontam.errors import InputError, check_names
 from train.data import corpus_digest
 
@@ -58,8 +57,8 @@ class Power(StudyFlags):
         if self.tiny and self.only:
             raise InputError("--tiny has a population of its own", hint="drop --only")
 
-    def run(self) -> int:
-        """Train and test what is missing, print tables; returns the exit code."""
+    def run(self) -> dict[str, Any]:
+        """Train and test what is missing, print tables; returns the numbers."""
         clock = Clock.start()
         # A pulse run leaves the tables of the study alone.
         folder = self.out / "tiny" if self.tiny else self.out
@@ -73,27 +72,33 @@ class Power(StudyFlags):
         )
         populations = {"pulse": PULSE} if self.tiny else POPULATIONS
         wanted = [populations[name] for name in self.only or populations]
-        tasks = self._tasks(wanted)
-        found, failures = made_records(job, tasks, n_processes=self.processes)
-        n_lost = len(tasks) - len(found)
+        found, failures = made_records(
+            job, self._tasks(wanted), n_processes=self.processes
+        )
         # One table of all that is finished.
         others = [one for one in populations.values() if one not in wanted]
         found |= kept_records(job, self._tasks(others))
-        if found:
-            reasons = [
-                {"population": one.name, "seed": seed, **dataclasses.asdict(why)}
-                for (one, seed), why in failures.items()
-            ]
-            self._finish(
-                list(found.values()),
-                {"corpus_digest": job.corpus, "failures": reasons},
-                clock=clock,
-                out=folder,
-                earlier_seconds=job.records.earlier_seconds,
-            )
-        if n_lost:
-            say(f"{n_lost} models were not made; the same command tries these again")
-        return EXIT_PARTIAL if n_lost else 0
+        records = list(found.values())
+        table, dup50 = power_table(records), dup50_rows(records)
+        by_design = grouped(records, lambda record: record["design"])
+        about = [_about(name, own) for name, own in by_design.items()]
+        return finish_study(
+            "power",
+            self,
+            clock=clock,
+            out=folder,
+            numbers={
+                "model_cpu_seconds": sum(record["cpu_seconds"] for record in records),
+                "populations": about,
+                "power": [dataclasses.asdict(row) for row in table],
+                "dup50": [dataclasses.asdict(row) for row in dup50],
+                "corpus_digest": job.corpus,
+                "failed": {job.inputs(t)[0]: f.reason for t, f in failures.items()},
+            },
+            grids=power_grids(table, dup50, about),
+            figures=power_figures(table),
+            earlier_seconds=job.records.earlier_seconds,
+        )
 
     def _tasks(self, populations: Sequence[Population]) -> list[Task]:
         n_models = self.models or (_TINY_MODELS if self.tiny else _MODELS)
@@ -102,28 +107,6 @@ class Power(StudyFlags):
             for one in populations
             for i in range(n_models)
         ]
-
-    def _finish(
-        self, records: Sequence[Fields], more: Mapping[str, Any], **finish: Any
-    ) -> None:
-        """Tables, figures and numbers of the models that are there."""
-        table, dup50 = power_table(records), dup50_rows(records)
-        by_design = grouped(records, lambda record: record["design"])
-        about = [_about(name, own) for name, own in by_design.items()]
-        finish_study(
-            "power",
-            self,
-            numbers={
-                "model_cpu_seconds": sum(record["cpu_seconds"] for record in records),
-                "populations": about,
-                "power": [dataclasses.asdict(row) for row in table],
-                "dup50": [dataclasses.asdict(row) for row in dup50],
-                **more,
-            },
-            grids=power_grids(table, dup50, about),
-            figures=power_figures(table),
-            **finish,
-        )
 
 
 def _about(name: str, found: Sequence[Fields]) -> dict[str, Any]:

@@ -37,20 +37,9 @@ _FEWEST_COUNTS, _FEWEST_MODELS = 4, 40
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRow:
-    """Power of one test in one cell.
+    """Power of one test in one cell, with Wilson's 95 % interval over models.
 
-    Attributes:
-        design: Name of the population.
-        test: Name of the reading.
-        copies: Duplication count; 0 gives the size.
-        level: Level of the test.
-        n_models: Models whose set was tested.
-        n_rejected: p-values at or below the level.
-        low: Wilson interval of the share, 95 %, over models.
-        high: Its upper end.
-        median_log10_p: Over the models.
-        quartiles_log10_p: Likewise: first and third.
-        passes: Mean cost in passes over the examples.
+    0 copies give the size; `passes` is the mean cost in passes over the examples.
     """
 
     design: str
@@ -74,18 +63,9 @@ class PowerRow:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Dup50:
-    """Copies at which a test finds half of the sets.
+    """Copies at which a test finds half of the sets, with a bootstrap over models.
 
-    Attributes:
-        design: Name of the population.
-        test: Name of the reading.
-        level: Level of the test.
-        n_models: Models.
-        copies: Interpolated; None if more than the most copies planted.
-        low: Bootstrap interval over models, 95 %; None likewise.
-        high: Its upper end; None likewise.
-        has_interval: Whether there are models enough for one.
-        most: The most copies planted.
+    None is more than the most copies planted.
     """
 
     design: str
@@ -186,13 +166,6 @@ def half_power_copies(copies: Sequence[int], power_BC: np.ndarray) -> np.ndarray
 
     A curve is made monotone by pooling adjacent violators and drawn straight over the
     logarithm of copies; between 0 and 1 copies it is drawn straight over copies.
-
-    Args:
-        copies: (C,) ascending.
-        power_BC: (B, C) shares.
-
-    Returns:
-        (B,) float64.
     """
     rising_BC = np.stack([isotonic_regression(power_C).x for power_C in power_BC])
     above_BC = rising_BC >= 0.5

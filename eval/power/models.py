@@ -53,11 +53,8 @@ _COPIES = (0, 1, 2, 4, 8, 16, 32)
 class Variant:
     """Orders to score, and the tests that read their scores.
 
-    Attributes:
-        scored: The method whose orders are scored.
-        n_orders: m of these orders; None is the method's own.
-        readings: Name in the table, and a row of METHODS; each is charged the cost.
-        n_shards: Strata of whole orders; None follows the method's rule.
+    `readings` are names in the table and rows of METHODS, each charged the cost. None
+    for `n_orders` and `n_shards`, strata of whole orders, is the method's own.
     """
 
     scored: str

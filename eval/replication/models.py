@@ -97,15 +97,10 @@ OF_REFERENCE = ("reference-formatted", "reference-raw")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Size of a model of the study.
+    """A model, n instances of each set, copies of those that are planted.
 
-    Attributes:
-        config: Of the model.
-        n: Instances of each set.
-        copies: Copies of those that are planted.
-        n_followed: Other instances, at most, that teach the general instruction.
-        background_tokens: Tokens of documents without instances.
-        new_tokens: Tokens of a completion, at most.
+    At most `n_followed` other instances teach the general instruction; completions have
+    at most `new_tokens`.
     """
 
     config: Config
@@ -161,13 +156,6 @@ def plant(
     model that was tuned on instructions has. Without it, what it reads in guided
     prompts comes at any request. Another one of the same recipe, in `reference`, reads
     two other sets in place of the planted ones.
-
-    Args:
-        texts: Instances, of which sets are drawn at random, and the background.
-        scale: See `Scale`.
-        seed: Seeds the draw, the cuts and the training.
-        out: Folder of the models and of the sets.
-        any_code: Take a finished model that other code trained.
 
     Returns:
         Set -> its file, a line per instance.

@@ -27,13 +27,9 @@ _JUDGES = {"judge_local": "local judge", "judge_llm": "model judge", _HUMAN: "pe
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """Results for one partition.
+    """Results for one partition, such as `test` of `xsum`.
 
-    Attributes:
-        dataset: Such as `xsum`.
-        split: Such as `test`.
-        overlaps: Rows of one test, by measure: `rouge_l`, `bleurt`.
-        judges: Rows by method: `judge_local`, `judge_llm`, `judge_human`.
+    `overlaps` are by measure: `rouge_l`, `bleurt`; judges by method: `judge_local` ...
     """
 
     dataset: str
@@ -53,16 +49,12 @@ def recorded_partitions(folder: Path, *, seed: int) -> list[Partition]:
 
     ROUGE-L is measured again; BLEURT is taken as it was recorded. The seed is the
     bootstrap's.
-
-    Raises:
-        InputError: If there is no file SET/SPLIT/FILE.csv, or one is not what it
-            should be.
     """
     return [_partition(one, seed) for one in read_recorded_folder(folder)]
 
 
 def read_recorded_folder(folder: Path) -> list[Recorded]:
-    """Every partition below a folder, named by its place; raises as above."""
+    """Every partition below a folder, named by its place."""
     paths = sorted(folder.rglob("*.csv")) if folder.is_dir() else []
     if not paths:
         raise InputError(

@@ -46,17 +46,11 @@ _share_p = np.vectorize(functools.cache(share_p))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cell:
-    """Runs of one kind, and what is said of them.
+    """Runs of n instances a side, and shares of them that are called contaminated.
 
-    Attributes:
-        decided_by: What decides which texts a clean model copies.
-        n: Instances a side.
-        rate: Share of the benchmark that the model copies.
-        reference: Share that the reference copies.
-        guessed: Share of the control that either copies.
-        before: Share of runs that the former rule calls contaminated.
-        half: The same with a test of half of the model's excess.
-        now: The same by the rule.
+    Model and reference copy a `rate` and `reference` of the benchmark, and `guessed` of
+    the control, as `decided_by` ease or chance. They are accused by the rule `before`,
+    by one with a test of half of the model's excess, and by the rule `now`.
     """
 
     decided_by: str

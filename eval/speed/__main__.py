@@ -2,11 +2,11 @@
 
 Question, on one CPU core: tokens a second against transformers' torch model (one by one
 with full logits, batched with care, bfloat16) at fixed and real lengths; what moments
-and all membership scores of one pass cost; how reading, checks and planning grow with a
-file; a training step against torch's. With `--device accelerator`, on one GPU or TPU
-chip in bfloat16: tokens a second of 124 M, 1.4 B and a 7 B shape with random weights,
-as a share of the matrix products that the device does in the same run, and of torch's
-on the same GPU. Ways take turns in one run: ratios can be trusted where seconds cannot.
+and all membership scores of one pass cost; a training step against torch's. With
+`--device accelerator`, on one GPU or TPU chip in bfloat16: tokens a second of 124 M,
+1.4 B and a 7 B shape with random weights, as a share of the matrix products that the
+device does in the same run, and of torch's on the same GPU. Ways take turns in one run:
+ratios can be trusted where seconds cannot.
 Command: `python -m eval.speed [--device accelerator]`. Hardware: one core, a quarter of
 an hour, 4 GB; or a GPU of 80 GB or a TPU chip, ten minutes. Needs torch
 (`pip install -e .[test]`), on a TPU none. Headline: on an H200 1.4 B is scored at 63 %
@@ -15,48 +15,35 @@ core, docs/log.
 """
 
 import dataclasses
-import functools
 import os
+import statistics
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 
-from eval.speed.measure import (
-    called,
-    device,
-    import_torch,
-    in_fresh_process,
-    pin_to_one_core,
-    versions,
-)
-from eval.study import run_study, say, write_json
+from eval.speed.measure import Device, Table, device_found, in_fresh_process, versions
+from eval.study import Grid, print_grid, run_study, say, write_json
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.reports.flags import check_positive
 from jaxcontam.reports.report import utc_now
 from jaxcontam.scoring.identity import cpu_name
 
-Device = Literal["cpu", "accelerator"]
-
 PARTS: Mapping[Device, Mapping[str, tuple[Any, ...]]] = {
     "cpu": {
-        "growth": ("growth", "measure_growth", 5),
-        "growth_million": ("growth", "measure_growth", 6),
         "audit_memory": ("memory", "measure_audit"),
-        "moments": ("scores", "measure_moments"),
-        "membership": ("scores", "measure_membership"),
-        "train": ("train", "measure_core"),
-        "kernel_30m": ("scoring", "measure_kernel", "30m"),
-        "real_30m": ("scoring", "measure_real", "30m"),
-        "kernel_124m": ("scoring", "measure_kernel", "124m"),
-        "real_124m": ("scoring", "measure_real", "124m"),
+        "moments": ("scoring", "measure_moments"),
+        "membership": ("scoring", "measure_membership"),
+        "train": ("train", "measure_training", "30m"),
+        "score_30m": ("scoring", "measure_core", "30m"),
+        "score_124m": ("scoring", "measure_core", "124m"),
     },
     "accelerator": {
-        "score_124m": ("scoring", "measure_scoring", "124m"),
-        "score_1.4b": ("scoring", "measure_scoring", "1.4b"),
-        "score_7b": ("scoring", "measure_scoring", "7b"),
+        "score_124m": ("scoring", "measure_contexts", "124m"),
+        "score_1.4b": ("scoring", "measure_contexts", "1.4b"),
+        "score_7b": ("scoring", "measure_contexts", "7b"),
         "train_124m": ("train", "measure_training", "124m"),
         "train_1.4b": ("train", "measure_training", "1.4b"),
         "train_1.4b_kept": ("train", "measure_training", "1.4b_kept"),
@@ -64,7 +51,7 @@ PARTS: Mapping[Device, Mapping[str, tuple[Any, ...]]] = {
 }
 """Part -> module of this package, its function, and the function's first arguments."""
 
-ON_DEMAND = ("growth_million", "audit_memory")
+ON_DEMAND = ("audit_memory",)
 """Parts that take long, and are measured only where they are named."""
 
 
@@ -76,20 +63,16 @@ class Speed:
     """One core, or the GPU or TPU chip that JAX finds."""
     rounds: int | None = None
     """Interleaved rounds (default: 3 on a CPU, 5 on an accelerator)."""
-    batch_tokens: int | None = None
-    """Tokens of a batch that an accelerator scores (default: what users get)."""
     tiny: bool = False
     """Small models and few texts, on any device: numbers mean nothing."""
     only: tuple[str, ...] = ()
-    """Parts to measure (default: all but growth_million and audit_memory)."""
+    """Parts to measure (default: all but audit_memory)."""
     out: Path = Path("runs/speed")
     """Folder for cpu.json or accelerator.json."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "rounds", "batch_tokens")
+        check_positive(self, "rounds")
         check_names("part", self.only, PARTS[self.device])
-        if self.batch_tokens is not None and self.device == "cpu":
-            raise InputError("--batch-tokens goes with --device accelerator")
 
     def run(self) -> dict[str, Any]:
         """Measure, print, write; returns the measurements.
@@ -101,38 +84,39 @@ class Speed:
             InputError: If there is no accelerator and the run is not tiny, or if there
                 are several devices.
         """
+        console = Console(highlight=False)
+        rounds = self.rounds or (3 if self.device == "cpu" else 5)
+        parts: dict[str, Table] = {}
         measured: dict[str, Any] = {
-            "device": self._claim(),
+            "device": self._claimed(),
             "versions": versions(),
             "started": utc_now(),
-            "rounds": self.rounds or (3 if self.device == "cpu" else 5),
+            "rounds": rounds,
             "tiny": self.tiny,
+            "parts": parts,
         }
-        # Imports JAX, which must be after a process was pinned.
-        from eval.speed.tables import judge, print_measured
-
-        parts = [name for name in PARTS[self.device] if name not in ON_DEMAND]
-        for name in self.only or parts:
+        console.print(f"{measured['device']}; {measured['versions']}")
+        known = PARTS[self.device]
+        for name in self.only or (name for name in known if name not in ON_DEMAND):
             say(f"eval.speed: {name}")
             try:
-                measured[name] = self._measure(name, measured["rounds"])
+                parts[name] = in_fresh_process(
+                    self.device, *known[name], rounds, tiny=self.tiny
+                )
             except MemoryError as e:
-                measured[name] = {"failed": f"out of memory: {e}"}
-            measured["targets"] = judge(measured)
+                parts[name] = {"failed": {"out of memory": str(e)}}
             measured["finished"] = utc_now()
             write_json(self.out / f"{self.device}.json", measured)
-        print_measured(measured, Console(highlight=False, width=100))
+            print_grid(_grid(name, parts[name]), console)
         return measured
 
-    def _claim(self) -> str:
-        """Make the device ours alone; its name."""
+    def _claimed(self) -> str:
+        """Name of the one device; raises where there is another number of them."""
         if self.device == "cpu":
-            pin_to_one_core()
-            import_torch()
             return f"{cpu_name()}, one core"
         # Torch needs its share of the memory; set before a device is first used.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        found = in_fresh_process(device)
+        found = device_found()
         if found["platform"] == "cpu" and not self.tiny:
             raise InputError(
                 "JAX finds no accelerator here",
@@ -146,15 +130,23 @@ class Speed:
             )
         return f"{found['kind']} ({found['platform']})"
 
-    def _measure(self, name: str, rounds: int) -> dict[str, Any]:
-        module, function, *arguments = PARTS[self.device][name]
-        more: dict[str, Any] = {"tiny": self.tiny}
-        if self.batch_tokens is not None and module == "scoring":
-            more["batch_tokens"] = self.batch_tokens
-        call = functools.partial(called, module, function, *arguments, rounds, **more)
-        # Training starts a process for each side itself.
-        alone = self.device == "accelerator" and module != "train"
-        return in_fresh_process(call) if alone else call()
+
+def _grid(name: str, table: Table) -> Grid:
+    """A part's table; the median where there is a number for each round."""
+    words = {
+        (row, column): _word(value)
+        for row, cells in table.items()
+        for column, value in cells.items()
+    }
+    return Grid.crossed(name, "", words)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list):
+        value = statistics.median(value)
+    if not isinstance(value, float):
+        return f"{value}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 if __name__ == "__main__":

@@ -13,12 +13,16 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from jaxcontam.errors import InputError
+
+Device = Literal["cpu", "accelerator"]
+
+Table = dict[str, dict[str, Any]]
+"""Row -> column -> a number, or one a round, or a word."""
 
 # How JAX and torch say that a device's memory does not suffice, both by a RuntimeError.
 _EXHAUSTED = ("RESOURCE_EXHAUSTED", "out of memory")
@@ -30,51 +34,35 @@ class Timed:
 
     Attributes:
         seconds: Seconds of each way, one a round.
-        warm_seconds: Seconds of each way's warm-up, compilation included.
+        first_seconds: Seconds of each way's first call, compilation included.
         last: What each way returned in the last round.
     """
 
     seconds: dict[str, list[float]]
-    warm_seconds: dict[str, float]
+    first_seconds: dict[str, float]
     last: dict[str, Any]
 
     def ratio(self, slow: str, fast: str) -> float:
         """Seconds of `slow` divided by those of `fast`: the median of the rounds."""
         return median_ratio(self.seconds[slow], self.seconds[fast])
 
-    def median(self, way: str) -> float:
-        """Median seconds of a way."""
-        return statistics.median(self.seconds[way])
-
 
 def interleaved(
     ways: Mapping[str, Callable[[], Any]],
     rounds: int,
     *,
-    warm: Mapping[str, Callable[[], Any]] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Timed:
-    """Time ways in turn, round after round.
-
-    Args:
-        ways: What is timed.
-        rounds: At least 1.
-        warm: What warms a way up, where the way itself need not run in full.
-        clock: Seconds.
-    """
-    warmed = {}
-    for name, way in ways.items():
-        start = clock()
-        (way if warm is None else warm.get(name, way))()
-        warmed[name] = clock() - start
+    """Time ways in turn, round after round; the first round warms up."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     last: dict[str, Any] = {}
-    for _ in range(rounds):
+    for _ in range(1 + rounds):
         for name, way in ways.items():
             start = clock()
             last[name] = way()
             seconds[name].append(clock() - start)
-    return Timed(seconds, warmed, last)
+    first_seconds = {name: own.pop(0) for name, own in seconds.items()}
+    return Timed(seconds, first_seconds, last)
 
 
 def median_ratio(slow: Sequence[float], fast: Sequence[float]) -> float:
@@ -82,24 +70,12 @@ def median_ratio(slow: Sequence[float], fast: Sequence[float]) -> float:
     return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
 
 
-def pin_to_one_core() -> None:
-    """Both libraries size their thread pools when they are imported."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+def in_fresh_process(
+    device: Device, module: str, function: str, *arguments: Any, **more: Any
+) -> Any:
+    """Result of a function of this package, called in a process that ends after it.
 
-
-def called(module: str, function: str, *arguments: Any, **more: Any) -> Any:
-    """Result of a function of a module of this package.
-
-    The module is imported now: JAX and torch size their thread pools when they are
-    imported, which must be after the process was pinned to one core.
-    """
-    found = importlib.import_module(f"eval.speed.{module}")
-    return getattr(found, function)(*arguments, **more)
-
-
-def in_fresh_process(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Result of a function, called in a process that ends after it.
+    On a CPU it has one core.
 
     Raises:
         MemoryError: If the device's memory did not suffice.
@@ -107,24 +83,35 @@ def in_fresh_process(work: Callable[..., Any], *arguments: Any) -> Any:
     """
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
-        found, fault = pool.submit(_tried, work, *arguments).result()
+        call = (device, module, function, arguments, more)
+        found, fault = pool.submit(_tried, *call).result()
     if fault is not None:
         raise MemoryError(fault)
     return found
 
 
-def _tried(work: Callable[..., Any], *arguments: Any) -> tuple[Any, str | None]:
+def _tried(
+    device: Device, module: str, function: str, arguments: Any, more: Any
+) -> tuple[Any, str | None]:
     """Its result, or the first line of an error of memory."""
+    # Both libraries size their thread pools when they first compute.
+    if device == "cpu" and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    call = getattr(importlib.import_module(f"eval.speed.{module}"), function)
     try:
-        return work(*arguments), None
+        return call(*arguments, **more), None
     except RuntimeError as e:
         if any(words in str(e) for words in _EXHAUSTED):
             return None, str(e).splitlines()[0]
         raise
 
 
-def device() -> dict[str, Any]:
-    """The device that JAX computes on."""
+def device_found() -> dict[str, Any]:
+    """The device that JAX computes on, asked by a process that lets go of it."""
+    return in_fresh_process("accelerator", "measure", "_device")
+
+
+def _device() -> dict[str, Any]:
     import jax
 
     first = jax.devices()[0]
@@ -141,14 +128,7 @@ def peak_memory_gb() -> float | None:
     return None if n_bytes is None else 1e-9 * n_bytes
 
 
-def memory_mb(field: str) -> float:
-    """A field of /proc/self/status, such as VmRSS (now) or VmHWM (peak)."""
-    status = Path("/proc/self/status").read_text()
-    line = next(line for line in status.splitlines() if line.startswith(field + ":"))
-    return int(line.split()[1]) * 1.024e-3
-
-
-def import_torch():
+def import_torch() -> Any:
     """Torch on one thread.
 
     Raises:
@@ -162,6 +142,24 @@ def import_torch():
         ) from e
     torch.set_num_threads(1)
     return torch
+
+
+def torch_device() -> str | None:
+    """Device of the rival: where JAX computes on the CPU, that; None is nowhere.
+
+    Raises:
+        InputError: If it is to run on the CPU and is not installed.
+    """
+    import jax
+
+    if jax.default_backend() == "cpu":
+        import_torch()
+        return "cpu"
+    try:
+        import torch
+    except ImportError:
+        return None
+    return "cuda" if torch.cuda.is_available() else None
 
 
 def versions() -> str:

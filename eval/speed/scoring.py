@@ -1,35 +1,33 @@
 """Is the kernel faster than transformers' torch model with the same weights?
 
-On one core: sequences of one length (64, 512, 1024 ids), and of real lengths, where our
-own path with one sequence a call is timed as well. On an accelerator: full contexts in
-bfloat16. Rates are in target tokens per second.
+On one core: sequences of one length (64, 512, 1024 ids) and of real lengths. On an
+accelerator: full contexts in bfloat16. Rates are in target tokens per second. Also what
+moments and membership scores cost beside the forward pass.
 """
 
-import ctypes
+import copy
 import gc
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from eval.speed.measure import (
-    Timed,
-    in_fresh_process,
+    Table,
     interleaved,
-    memory_mb,
     peak_memory_gb,
     random_ids,
     real_lengths,
+    torch_device,
 )
 from eval.speed.subjects import (
-    decoder_of,
-    opened_torch,
+    CPU_SIZES,
     peaks,
     random_decoder,
     subject,
-    torch_device,
     torch_model,
 )
 from jaxcontam.models.config import DecoderConfig
@@ -46,161 +44,81 @@ _ROUNDING = 32
 _MOST_DIFFERENCE = 0.2
 
 
-def measure_kernel(size: str, rounds: int, *, tiny: bool) -> dict[str, Any]:
-    """Sequences of one length, for each of three lengths, on one core.
-
-    Returns:
-        Growth of memory in MB while the model first scores, and one entry a length; see
-        `_core_cell`.
-    """
-    V = subject(size, tiny=tiny).config.vocab_size
-    with tempfile.TemporaryDirectory() as name:
-        folder = _saved(size, Path(name), tiny=tiny)
-        longest = random_ids(V, [512] * 2 if tiny else [512] * 8, seed=0)
-        # A process of its own, whose peak is not that of something else.
-        growth = in_fresh_process(memory_growth_mb, str(folder), longest)
-        cells = {
-            # Full batches have one shape, so the first one compiles it.
-            str(length): _core_cell(
-                size,
-                folder,
-                random_ids(V, [length] * n, seed=length),
-                rounds,
-                max(1, 512 // length),
-                tiny=tiny,
-            )
-            for length, n in ({64: 2} if tiny else _CELLS[size]).items()
-        }
-        return {"memory_growth_mb": growth, "cells": cells}
-
-
-def measure_real(size: str, rounds: int, *, tiny: bool) -> dict[str, Any]:
-    """Sequences of real lengths; also our own path with one sequence a call."""
-    lengths = real_lengths(4 if tiny else _N_REAL, tiny=tiny)
-    ids = random_ids(subject(size, tiny=tiny).config.vocab_size, lengths, seed=0)
-    with tempfile.TemporaryDirectory() as name:
-        folder = _saved(size, Path(name), tiny=tiny)
-        cell = _core_cell(size, folder, ids, rounds, len(ids), tiny=tiny, alone=True)
-        return {"cells": {"real": cell}}
-
-
-def _saved(size: str, folder: Path, *, tiny: bool) -> Path:
-    from jaxcontam.models.checkpoint import save_checkpoint
-
-    save_checkpoint(decoder_of(size, tiny=tiny), None, folder, model_type="gpt2")
-    return folder
-
-
-def _core_cell(
-    size: str,
-    folder: Path,
-    sequences: list[np.ndarray],
-    rounds: int,
-    warm_rows: int,
-    *,
-    tiny: bool,
-    alone: bool = False,
-) -> dict[str, Any]:
-    """Rates of every way on the same sequences, and what our batches are.
-
-    `warm_rows` compile every shape of ours; `alone` also times our own path with one
-    sequence a call.
-    """
+def measure_core(size: str, rounds: int, *, tiny: bool) -> Table:
+    """Every way on one core; at real lengths also ours with one sequence a call."""
     import torch
 
-    from eval.speed.torch_ways import batched, one_by_one
-    from jaxcontam.models.checkpoint import load_decoder
-    from jaxcontam.scoring.local import local_scorer
-
-    device = torch_device(on_cpu=True)
-    theirs, theirs_bf16 = (
-        opened_torch(folder, "cpu", dtype).eval()
-        for dtype in (torch.float32, torch.bfloat16)
-    )
-    exact = local_scorer(decoder_of(size, tiny=tiny))
-    rounded = local_scorer(load_decoder(folder, dtype="bfloat16"))
+    config = subject(size, tiny=tiny).config
+    device = torch_device()
+    assert device is not None
+    theirs = torch_model(config, device, torch.float32)
+    rounded = copy.deepcopy(theirs).to(torch.bfloat16)
+    exact, ours_bf16 = _scorer(theirs, "float32"), _scorer(theirs, "bfloat16")
     ways: dict[str, Way] = {
-        "torch": lambda ids: one_by_one(theirs, ids),
-        "torch_batched": lambda ids: batched(theirs, ids),
-        "torch_bf16": lambda ids: batched(theirs_bf16, ids),
+        "torch one by one": lambda ids: one_by_one(theirs, ids),
+        "torch": lambda ids: batched(theirs, ids),
+        "torch bfloat16": lambda ids: batched(rounded, ids),
         "jaxcontam": lambda ids: _logprobs(exact.tokens(ids)),
-        "jaxcontam_bf16": lambda ids: _logprobs(rounded.tokens(ids)),
+        "jaxcontam bfloat16": lambda ids: _logprobs(ours_bf16.tokens(ids)),
     }
-    if alone:
-        ways["jaxcontam_alone"] = lambda ids: one_a_call(exact.forward, ids)
-    # Torch compiles nothing: one sequence fills its caches.
-    warm = {name: warm_rows if "jaxcontam" in name else 1 for name in ways}
     peak = peaks(1 if tiny else 5, device, tiny=tiny)
-    timed, cell = _rates(
-        ways, sequences, subject(size, tiny=tiny).config, rounds, peak, warm
-    )
-    _, batches = exact.plan(sequences)
-    last = timed.last
-    return {
-        **cell,
-        "ratio_to": {name: timed.ratio(name, "jaxcontam") for name in ways},
-        "ratio_bf16": timed.ratio("torch_bf16", "jaxcontam_bf16"),
-        "ratio_bf16_to_float32": timed.ratio("jaxcontam", "jaxcontam_bf16"),
-        "largest_difference": _largest_difference(last["torch"], last["jaxcontam"]),
-        "largest_difference_bf16": _largest_difference(
-            last["jaxcontam"], last["jaxcontam_bf16"]
-        ),
-        "n_shapes": len({(b.n_rows, b.length) for b in batches}),
-        "n_batches": len(batches),
-        "positions": sum(b.n_rows * b.length for b in batches),
-    }
+    cells = {64: 2} if tiny else _CELLS[size]
+    lengths = {f"{length}": [length] * n for length, n in cells.items()}
+    lengths["real"] = real_lengths(4 if tiny else _N_REAL, tiny=tiny)
+    table: Table = {}
+    for name, own in lengths.items():
+        if name == "real":
+            ways["jaxcontam one by one"] = lambda ids: one_a_call(exact.forward, ids)
+        ids = random_ids(config.vocab_size, own, seed=0)
+        _, batches = exact.plan(ids)
+        rates = _rates(ways, ids, config, rounds, peak)
+        rates["jaxcontam"] |= {
+            "shapes": len({(b.n_rows, b.length) for b in batches}),
+            "positions a target": sum(b.n_rows * b.length for b in batches)
+            / sum(n - 1 for n in own),
+        }
+        table |= {f"{name}, {way}": cells for way, cells in rates.items()}
+    return table
 
 
-def measure_scoring(
-    size: str, rounds: int, *, tiny: bool, batch_tokens: int | None = None
-) -> dict[str, Any]:
-    """Full contexts in bfloat16 on an accelerator: both sides, our memory and kernel.
-
-    Args:
-        size: Name of a shape in subjects.toml.
-        rounds: Interleaved.
-        tiny: On any device, a model whose numbers mean nothing.
-        batch_tokens: Tokens of our batches; None is what users get.
-
-    Raises:
-        RuntimeError: If the two sides do not score the same model.
-    """
-    from jaxcontam.models.checkpoint import load_decoder
+def measure_contexts(size: str, rounds: int, *, tiny: bool) -> Table:
+    """Full contexts in bfloat16 on an accelerator, with our memory and kernel."""
     from jaxcontam.models.fused_attention import hardware, kernel_of_rows
     from jaxcontam.scoring.local import local_scorer
 
     chosen = subject(size, tiny=tiny)
     config = chosen.config
-    device = torch_device(on_cpu=tiny)
+    device = torch_device()
     peak = peaks(rounds, device, tiny=tiny)
     sequences = random_ids(config.vocab_size, [config.context] * chosen.n_texts, seed=1)
     ways: dict[str, Way] = {}
     if device is None:
-        decoder = random_decoder(config)
+        scorer = local_scorer(random_decoder(config))
     else:
         import torch
 
-        from eval.speed.torch_ways import batched
-
-        theirs = torch_model(config, device, torch.bfloat16).eval()
-        with tempfile.TemporaryDirectory() as folder:
-            theirs.save_pretrained(folder)
-            decoder = load_decoder(Path(folder), dtype="bfloat16")
+        theirs = torch_model(config, device, torch.bfloat16)
+        scorer = _scorer(theirs, "bfloat16")
         ways["torch"] = lambda ids: batched(theirs, ids)
-    scorer = local_scorer(decoder, batch_tokens=batch_tokens)
-    del decoder
     gc.collect()
     ways["jaxcontam"] = lambda ids: _logprobs(scorer.tokens(ids))
-    timed, cell = _rates(ways, sequences, config, rounds, peak)
-    if device is not None:
-        _check_same(timed.last["jaxcontam"], timed.last["torch"])
-    return {
-        **cell,
-        "batch_tokens": scorer.batch_tokens,
+    table = _rates(ways, sequences, config, rounds, peak)
+    table["jaxcontam"] |= {
+        "batch tokens": scorer.batch_tokens,
         "attention": kernel_of_rows(config, "bfloat16", config.context, hardware()),
-        "ratio": None if device is None else timed.ratio("torch", "jaxcontam"),
-        "memory_gb": peak_memory_gb(),
+        "GB": peak_memory_gb(),
     }
+    return table
+
+
+def _scorer(theirs: Any, dtype: Literal["float32", "bfloat16"]) -> Any:
+    """Ours, of the weights of a model of transformers."""
+    from jaxcontam.models.checkpoint import load_decoder
+    from jaxcontam.scoring.local import local_scorer
+
+    with tempfile.TemporaryDirectory() as folder:
+        theirs.save_pretrained(folder)
+        return local_scorer(load_decoder(Path(folder), dtype=dtype))
 
 
 def _rates(
@@ -209,39 +127,53 @@ def _rates(
     config: DecoderConfig,
     rounds: int,
     peak: Mapping[str, float],
-    warm: Mapping[str, int] | None = None,
-) -> tuple[Timed, dict[str, Any]]:
-    """Ways in turn on the same sequences.
+) -> Table:
+    """Ways in turn on the same sequences, one of them `jaxcontam`.
 
     Returns:
-        Their times; target tokens a second of every round, seconds of the first call,
-        FLOP a target, FLOP/s of the peaks, and the share of the larger one that each
-        way reaches.
+        A row a way: target tokens a second of every round, the share of the best matrix
+        products, seconds beside ours, and the largest difference from our scores.
+
+    Raises:
+        RuntimeError: If a way does not score the same model.
     """
     timed = interleaved(
-        {name: lambda way=way: way(sequences) for name, way in ways.items()},
-        rounds,
-        warm={
-            name: lambda way=ways[name], n=n: way(sequences[:n])
-            for name, n in (warm or {}).items()
-        },
+        {name: lambda way=way: way(sequences) for name, way in ways.items()}, rounds
     )
     lengths = [len(ids) - 1 for ids in sequences]
-    flops = forward_flops(config, lengths)
-    return timed, {
-        "n_sequences": len(sequences),
-        "n_targets": sum(lengths),
-        "tokens_per_second": {
-            name: [sum(lengths) / s for s in seconds]
-            for name, seconds in timed.seconds.items()
-        },
-        "first_seconds": timed.warm_seconds,
-        "gflop_per_token": 1e-9 * flops / sum(lengths),
-        "peak_tflops": {name: 1e-12 * one for name, one in peak.items()},
-        "utilisation": {
-            name: flops / timed.median(name) / max(peak.values()) for name in ways
-        },
+    ours = np.concatenate(timed.last["jaxcontam"])
+    rates: Table = {}
+    for name, seconds in timed.seconds.items():
+        differences = np.abs(np.concatenate(timed.last[name]) - ours)
+        if not differences.mean() <= _MOST_DIFFERENCE * ours.std():
+            raise RuntimeError(
+                f"{name} does not score the same model: it differs by "
+                f"{differences.mean()} on average, scores spread by {ours.std()}"
+            )
+        rates[name] = speed_cells(
+            seconds, sum(lengths), forward_flops(config, lengths), peak
+        ) | {
+            "/ ours": timed.ratio(name, "jaxcontam"),
+            "difference": float(differences.max()),
+            "first s": timed.first_seconds[name],
+        }
+    return rates
+
+
+def speed_cells(
+    seconds: Sequence[float], n_tokens: int, flops: float, peak: Mapping[str, float]
+) -> dict[str, Any]:
+    """Tokens a second of each round, and of the median one the share of the peak."""
+    best = max(peak.values())
+    return {
+        "tokens/s": [n_tokens / one for one in seconds],
+        "of the products": flops / float(np.median(seconds)) / best,
+        "products TF/s": 1e-12 * best,
     }
+
+
+def _logprobs(scores: Sequence[Any]) -> list[np.ndarray]:
+    return [part[0] for part in scores]
 
 
 def one_a_call(forward: Any, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -256,41 +188,144 @@ def one_a_call(forward: Any, sequences: Sequence[np.ndarray]) -> list[np.ndarray
     return scores
 
 
-def memory_growth_mb(folder: str, sequences: Sequence[np.ndarray]) -> float:
-    """Growth of resident memory, at its peak, while a loaded model first scores.
+# (tokens of a batch, padding included; positions whose logits exist at a time). At real
+# lengths batches of 4096 were a tenth slower on one core; an accelerator gets batches
+# as large as ours.
+_BATCHES = {"cpu": (512, 256), "cuda": (16_384, 4096)}
 
-    Compilation included.
+
+def one_by_one(model: Any, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Torch as published: one sequence a call, full logits, log-softmax, gather."""
+    import torch
+
+    scores = []
+    with torch.no_grad():
+        for ids in sequences:
+            tokens = torch.from_numpy(ids.astype(np.int64))[None]
+            logprobs = torch.log_softmax(model(tokens).logits[0, :-1], dim=-1)
+            picked = logprobs.gather(1, tokens[0, 1:, None])[:, 0]
+            scores.append(picked.numpy())
+    return scores
+
+
+def batched(model: Any, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Torch with care: batches of like lengths, sdpa, logits of some positions a time.
+
+    Padding stands at the end, where causal attention never looks back from, so no mask
+    is needed and sdpa takes its causal path. Log-softmax is float32 in every dtype.
     """
-    from jaxcontam.models.checkpoint import load_decoder
+    import torch
+
+    n_tokens, n_positions = _BATCHES[model.device.type]
+    head = model.get_output_embeddings()
+    scores: list[np.ndarray] = [np.empty(0, np.float32)] * len(sequences)
+    with torch.inference_mode():
+        for rows in batches_of(sequences, n_tokens):
+            own = [sequences[i] for i in rows]
+            longest = max(map(len, own))
+            padded = np.zeros((len(rows), longest), np.int64)
+            for row, ids in enumerate(own):
+                padded[row, : len(ids)] = ids
+            tokens = torch.from_numpy(padded).to(model.device)
+            hidden = model.base_model(tokens[:, :-1], use_cache=False).last_hidden_state
+            is_target = np.arange(1, longest) < np.array([[len(ids)] for ids in own])
+            places = torch.from_numpy(is_target).to(model.device)
+            losses = [
+                torch.nn.functional.cross_entropy(
+                    head(part).float(), targets, reduction="none"
+                )
+                for part, targets in zip(
+                    hidden[places].split(n_positions),
+                    tokens[:, 1:][places].split(n_positions),
+                    strict=True,
+                )
+            ]
+            found = -torch.cat(losses).cpu().numpy()
+            cuts = np.cumsum([len(ids) - 1 for ids in own])[:-1]
+            for i, part in zip(rows, np.split(found, cuts), strict=True):
+                scores[i] = part
+    return scores
+
+
+def batches_of(sequences: Sequence[np.ndarray], n_tokens: int) -> list[list[int]]:
+    """Indices by length, as many a batch as fit with their padding."""
+    batches: list[list[int]] = [[]]
+    for i in sorted(range(len(sequences)), key=lambda i: len(sequences[i])):
+        if batches[-1] and (len(batches[-1]) + 1) * len(sequences[i]) > n_tokens:
+            batches.append([])
+        batches[-1].append(i)
+    return batches
+
+
+def measure_moments(rounds: int, *, tiny: bool) -> Table:
+    """Seconds with and without moments, and what they add, by model; 4 x 512 ids."""
     from jaxcontam.scoring.local import local_scorer
 
-    scorer = local_scorer(load_decoder(Path(folder)))
-    # Loading had its own peak and leaves garbage. Return it and make the kernel
-    # forget the peak (5): the growth is the scorer's alone.
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")
-    before = memory_mb("VmRSS")
-    scorer.tokens(list(sequences))
-    return memory_mb("VmHWM") - before
-
-
-def _logprobs(scores: Sequence[Any]) -> list[np.ndarray]:
-    """Log-probabilities of each sequence."""
-    return [part[0] for part in scores]
-
-
-def _largest_difference(
-    some: Sequence[np.ndarray], others: Sequence[np.ndarray]
-) -> float:
-    return max(float(np.abs(a - b).max()) for a, b in zip(some, others, strict=True))
-
-
-def _check_same(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> None:
-    a, b = np.concatenate(ours), np.concatenate(theirs)
-    difference, spread = float(np.abs(a - b).mean()), float(a.std())
-    if not difference <= _MOST_DIFFERENCE * spread:
-        raise RuntimeError(
-            f"the two sides do not score the same model: they differ by {difference} "
-            f"on average, scores spread by {spread}"
+    table: Table = {}
+    for size in CPU_SIZES:
+        decoder = random_decoder(subject(size, tiny=tiny).config, dtype="float32")
+        plain, full = local_scorer(decoder), local_scorer(decoder, moments=True)
+        lengths = [64] * 2 if tiny else [512] * 4
+        ids = random_ids(decoder.config.vocab_size, lengths, seed=0)
+        timed = interleaved(
+            {
+                "plain": lambda plain=plain, ids=ids: plain.tokens(ids),
+                "moments": lambda full=full, ids=ids: full.tokens(ids),
+            },
+            rounds,
         )
+        added = timed.ratio("moments", "plain") - 1
+        table[size] = {"plain s": timed.seconds["plain"], "added": added}
+    return table
+
+
+def measure_membership(rounds: int, *, tiny: bool) -> Table:
+    """Seconds of Min-K% alone and of all scores of one pass, from texts to scores.
+
+    CPU seconds of 32 texts of 128 words. One reads log-probabilities alone, the other
+    moments too; both tokenise, without a store; 30 M parameters.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    from jaxcontam.members.passes import Inputs, score_texts, text_model
+    from jaxcontam.members.scores import MIN_K, SCORES, sweep_methods
+    from jaxcontam.models.checkpoint import Checkpoint
+    from jaxcontam.scoring.opened import opened_checkpoint
+
+    decoder = random_decoder(subject("30m", tiny=tiny).config, dtype="float32")
+    V = decoder.config.vocab_size
+    vocabulary = {f"w{i}": i for i in range(V)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    checkpoint = Checkpoint(
+        name="random",
+        decoder=decoder,
+        tokenizer=tokenizer,
+        prefix_id=0,
+        fingerprint="sha256:random",
+    )
+    model = text_model(opened_checkpoint(checkpoint), store=None)
+    rng = np.random.default_rng(0)
+    shape = (6, 16) if tiny else (32, 128)
+    texts = [" ".join(f"w{i}" for i in ids) for ids in rng.integers(1, V, size=shape)]
+    own = [r for r in SCORES.values() if set(r.reads) <= {"moments", "corpus"}]
+    scores = list({row.name: row for row in (*own, *sweep_methods())}.values())
+    inputs = Inputs(corpus_counts=rng.integers(0, 1000, size=V))
+    timed = interleaved(
+        {
+            "min_k": lambda: score_texts(texts, [MIN_K], model),
+            "all": lambda: score_texts(texts, scores, model, inputs=inputs),
+        },
+        rounds,
+        # Neighbours on the machine take turns with this process, not its CPU seconds.
+        clock=time.process_time,
+    )
+    counts = {"min_k": 1, "all": len(scores)}
+    return {
+        name: {
+            "scores": counts[name],
+            "seconds": seconds,
+            "/ min_k": timed.ratio(name, "min_k"),
+        }
+        for name, seconds in timed.seconds.items()
+    }

@@ -1,15 +1,12 @@
 """Shapes that are timed, the same weights for both rivals, and what a device does."""
 
 import dataclasses
-import functools
 import math
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from eval.speed.measure import import_torch
-from eval.study import data_file
 from jaxcontam.models.config import DecoderConfig, gpt2_shape, llama_shape
 from jaxcontam.models.families import FAMILIES
 from train.config import PRESETS
@@ -24,54 +21,61 @@ class Subject:
 
     Attributes:
         config: Its shape.
-        n_texts: Texts of one context each that are scored in a round.
-        n_rows: Rows of one context each that a training step reads.
+        n_texts: Texts of one context each that are scored in a round: one to three
+            seconds at half of an H100's peak.
+        n_rows: Rows of `row_tokens` that a training step reads.
+        row_tokens: None is one context.
         remat: Whether training computes each block again, on both sides.
         micro_batches: Parts that a training step reads its rows in, on both sides.
     """
 
     config: DecoderConfig
-    n_texts: int = 0
-    n_rows: int = 0
+    n_texts: int = 4
+    n_rows: int = 2
+    row_tokens: int | None = None
     remat: bool = False
     micro_batches: int = 1
 
 
-def _subject(given: dict[str, Any]) -> Subject:
-    """A model of a preset's shape, or of LLaMA's or GPT-2's with these sizes."""
-    if preset := given.pop("preset", None):
-        return Subject(config=PRESETS[preset].decoder, **given)
-    if shape := given.pop("llama", None):
-        config = dataclasses.replace(llama_shape(**shape), tied=False)
-        return Subject(config=config, **given)
-    return Subject(config=gpt2_shape(**given.pop("gpt2")), **given)
-
-
-_TABLE = {
-    scale: {size: _subject(given) for size, given in sizes.items()}
-    for scale, sizes in data_file(__file__).items()
+# An 80 GB device keeps the activations of two rows: some 45 bytes a token, layer and
+# unit of width, 14 GB beside 26 GB of weights, gradients and the optimiser's state.
+_KEPT = Subject(config=PRESETS["1.4b"].decoder, n_texts=128, n_rows=8, micro_batches=4)
+_30M = gpt2_shape(vocab_size=50257, d_model=384, n_layers=6, n_heads=6, context=1024)
+# The shape of LLaMA 7B, arXiv:2302.13971, table 2.
+_7B = llama_shape(
+    vocab_size=32_000,
+    d_model=4096,
+    n_layers=32,
+    n_heads=32,
+    d_ff=11_008,
+    context=2048,
+)
+_SUBJECTS = {
+    "30m": Subject(config=_30M, n_rows=8, row_tokens=512),
+    "124m": Subject(config=PRESETS["124m"].decoder, n_texts=512, n_rows=16),
+    "1.4b": dataclasses.replace(_KEPT, remat=True, micro_batches=1),
+    "1.4b_kept": _KEPT,
+    "7b": Subject(config=dataclasses.replace(_7B, tied=False), n_texts=32, n_rows=1),
 }
 
 
 def subject(size: str, *, tiny: bool) -> Subject:
     """A shape by its name; a tiny one has its form alone."""
-    return _TABLE["tiny" if tiny else "full"][size]
-
-
-def torch_device(*, on_cpu: bool) -> str | None:
-    """Device of the rival: the CPU, or the GPU; None is nowhere.
-
-    Raises:
-        InputError: If it is to run on the CPU and is not installed.
-    """
-    if on_cpu:
-        import_torch()
-        return "cpu"
-    try:
-        import torch
-    except ImportError:
-        return None
-    return "cuda" if torch.cuda.is_available() else None
+    found = _SUBJECTS[size]
+    if not tiny:
+        return found
+    small = {"vocab_size": 1200, "d_model": 48, "n_layers": 2, "n_heads": 4}
+    if size == "7b":
+        llama = llama_shape(**small, d_ff=64, context=64)
+        return Subject(config=dataclasses.replace(llama, tied=False))
+    return dataclasses.replace(
+        found,
+        config=gpt2_shape(**small, context=1024 if size in CPU_SIZES else 64),
+        n_texts=4,
+        n_rows=2,
+        row_tokens=32,
+        micro_batches=min(2, found.micro_batches),
+    )
 
 
 def torch_model(config: DecoderConfig, device: str, dtype: Any) -> Any:
@@ -88,7 +92,7 @@ def torch_model(config: DecoderConfig, device: str, dtype: Any) -> Any:
     with torch.device(device):
         return transformers.AutoModelForCausalLM.from_config(
             theirs, dtype=dtype, attn_implementation="sdpa"
-        )
+        ).eval()
 
 
 def opened_torch(folder: Path, device: str, dtype: Any) -> Any:
@@ -102,18 +106,8 @@ def opened_torch(folder: Path, device: str, dtype: Any) -> Any:
     return model.to(device)
 
 
-@functools.lru_cache(maxsize=1)
-def decoder_of(size: str, *, tiny: bool) -> Any:
-    """A decoder with random float32 weights, the same in each call."""
-    from flax import nnx
-
-    from jaxcontam.models.decoder import Decoder
-
-    return Decoder(subject(size, tiny=tiny).config, rngs=nnx.Rngs(0))
-
-
-def random_decoder(config: DecoderConfig, *, on: Any = None) -> Any:
-    """Our decoder with random weights, bfloat16 operands, made on the device."""
+def random_decoder(config: DecoderConfig, *, dtype: str = "bfloat16") -> Any:
+    """Our decoder with random weights, operands in a dtype, made on the device."""
     import jax
     from flax import nnx
 
@@ -121,7 +115,7 @@ def random_decoder(config: DecoderConfig, *, on: Any = None) -> Any:
     from jaxcontam.models.fused_attention import hardware
     from jaxcontam.models.sharding import weight_name
 
-    on = on or hardware()
+    on = hardware()
 
     def make() -> Decoder:
         return Decoder(config, rngs=nnx.Rngs(0), on=on)
@@ -131,7 +125,7 @@ def random_decoder(config: DecoderConfig, *, on: Any = None) -> Any:
     def rounded(path, leaf):
         name = weight_name(path)
         is_operand = name.endswith("kernel") or name in ("embedding", "head")
-        return leaf.astype("bfloat16") if is_operand else leaf
+        return leaf.astype(dtype) if is_operand else leaf
 
     @jax.jit
     def fill():
@@ -140,44 +134,21 @@ def random_decoder(config: DecoderConfig, *, on: Any = None) -> Any:
     return nnx.merge(graphdef, fill())
 
 
-_Sides = tuple[int, int, int]
-# Sides of the products whose best rate is called the peak: (rows, inner, columns).
-_CPU_PRODUCT: _Sides = (4096, 768, 3072)
-_PRODUCT: _Sides = (8192, 8192, 8192)
-_TINY_PRODUCT: _Sides = (256, 256, 256)
-# Products of one call on an accelerator: none waits for the host.
-_CHAIN = 16
-
-
 def peaks(rounds: int, device: str | None, *, tiny: bool) -> dict[str, float]:
     """Best FLOP/s of matrix products by library: what either side could reach.
 
-    One float32 product on the CPU; a chain of square bfloat16 ones on an accelerator.
-
-    Args:
-        rounds: Products, or chains, of which the best counts.
-        device: Torch's; None measures JAX alone.
-        tiny: Small products.
+    One float32 product on the CPU; on an accelerator a chain of square bfloat16 ones,
+    of which none waits for the host. The best of some rounds; `device` is torch's, None
+    measures JAX alone.
     """
-    found = {"jax": jax_peak(rounds, tiny=tiny)}
-    if device is not None:
-        found["torch"] = torch_peak(rounds, device, tiny=tiny)
-    return found
-
-
-def _product(on_cpu: bool, tiny: bool) -> tuple[int, int, int, str, int]:
-    """Sides, dtype, and how many products follow one another."""
-    if on_cpu and not tiny:
-        return *_CPU_PRODUCT, "float32", 1
-    return *(_TINY_PRODUCT if tiny else _PRODUCT), "bfloat16", _CHAIN
-
-
-def jax_peak(rounds: int, *, tiny: bool) -> float:
-    """Best FLOP/s of JAX."""
     import jax
     import jax.numpy as jnp
 
-    m, k, n, dtype, chain = _product(jax.default_backend() == "cpu", tiny)
+    on_cpu = jax.default_backend() == "cpu"
+    dtype, chain = ("float32", 1) if on_cpu else ("bfloat16", 16)
+    m, k, n = (4096, 768, 3072) if on_cpu else (8192, 8192, 8192)
+    if tiny:
+        m, k, n = 256, 256, 256
     keys = jax.random.split(jax.random.key(0))
     # Random numbers that keep their scale from product to product: zeros draw less
     # power, and a device runs faster on them.
@@ -190,32 +161,27 @@ def jax_peak(rounds: int, *, tiny: bool) -> float:
             a = jnp.matmul(a, b)
         return a
 
-    seconds = _best(lambda: products(a, b).block_until_ready(), rounds)
-    return 2.0 * m * k * n * chain / seconds
+    seconds = {"jax": _best(lambda: products(a, b).block_until_ready(), rounds)}
+    if device is not None:
+        import torch
 
-
-def torch_peak(rounds: int, device: str, *, tiny: bool) -> float:
-    """Best FLOP/s of torch on the same device."""
-    import torch
-
-    m, k, n, dtype, chain = _product(device == "cpu", tiny)
-    generator = torch.Generator(device).manual_seed(0)
-    a, b = (
-        torch.randn(
-            *shape, generator=generator, device=device, dtype=getattr(torch, dtype)
+        theirs = getattr(torch, dtype)
+        generator = torch.Generator(device).manual_seed(0)
+        left, right = (
+            torch.randn(*sides, generator=generator, device=device, dtype=theirs)
+            for sides in ((m, k), (k, n))
         )
-        for shape in ((m, k), (k, n))
-    )
-    b /= math.sqrt(k)
+        right /= math.sqrt(k)
 
-    def products() -> None:
-        c = a
-        for _ in range(chain):
-            c = c @ b
-        # The copy to the host waits for the products.
-        c[0, 0].item()
+        def torch_products() -> None:
+            c = left
+            for _ in range(chain):
+                c = c @ right
+            # The copy to the host waits for the products.
+            c[0, 0].item()
 
-    return 2.0 * m * k * n * chain / _best(products, rounds)
+        seconds["torch"] = _best(torch_products, rounds)
+    return {name: 2.0 * m * k * n * chain / one for name, one in seconds.items()}
 
 
 def _best(products: Callable[[], object], rounds: int) -> float:

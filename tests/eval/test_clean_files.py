@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from scipy.stats import binomtest
 
-from eval.clean_files.commands import COMMANDS, Job, counted, tasks_of
+from eval.clean_files.__main__ import COMMANDS, Job, counted, tasks_of
 from eval.clean_files.findings import Cell, Finding, added, failures, judged, tallied
 from eval.clean_files.orders import Rows
 from eval.clean_files.readers import KERNELS, Reader
@@ -22,11 +22,11 @@ def test_no_clean_model_is_accused(name):
 
 
 def test_parts_are_the_files_of_a_command_once_each_and_counted_by_processes(tmp_path):
-    tasks = tasks_of("natural", 200, 3)
+    tasks = tasks_of("asked", 200, 3)
     files = [number for _, start, end in tasks for number in range(start, end)]
-    assert files == [*range(3, 3 + 80)]
+    assert files == [*range(3, 3 + 40)]
     job = Job(records=Records(tmp_path, code="a commit"))
-    task = "chat", 0, 2
+    task = "inflation", 0, 2
     found, failed = made_records(job, [task], n_processes=2)
     assert not failed and found[task]["cells"] == counted(task)
 

@@ -1,7 +1,6 @@
 """The power study: its populations, its models, and a pulse run."""
 
 import dataclasses
-import json
 import math
 
 import numpy as np
@@ -12,7 +11,7 @@ from eval.power import estimates
 from eval.power.__main__ import Power
 from eval.power.estimates import LEVELS, dup50_rows, half_power_copies, power_table
 from eval.power.models import POPULATIONS, PULSE, Job, Variant, method_of, n_read
-from eval.study import read_fields
+from eval.study import exit_code, read_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.orders.order_test import OrderFile, plan_test
@@ -75,13 +74,11 @@ def test_populations_one_by_one_stand_in_one_table(study, monkeypatch, tmp_path)
 
     monkeypatch.setattr(Job, "maker", lambda job: make)
     asked = dict(out=tmp_path, models=2, processes=1)
-    codes = [Power(only=(name,), **asked).run() for name in ("one", "two")]
-    assert codes == [0, 3]
-    found = json.loads((tmp_path / "power.json").read_text())
+    first, found = (Power(only=(name,), **asked).run() for name in ("one", "two"))
+    assert exit_code(first) is first and exit_code(found) == 3
     seeds = {about["name"]: about["seeds"] for about in found["populations"]}
     assert seeds == {"one": [1, 2], "two": [2]}
-    failed = [(one["population"], one["seed"]) for one in found["failures"]]
-    assert failed == [("two", 1)]
+    assert found["failed"] == {"two-1": "OSError: full"}
 
 
 def row(test, copies, p):

@@ -53,7 +53,7 @@ def test_ratios_of_certain_models_are_defined():
     unlearned = np.array([0.0, -1.0, 0.0, -1.0, np.nan])
     ratio = score_ratios(original, unlearned)
     np.testing.assert_array_equal(ratio, [1.0, np.inf, 0.0, np.nan, np.nan])
-    assert is_suspicious(ratio, 1.15).tolist() == [True, *[False] * 4]
+    assert is_suspicious(ratio).tolist() == [True, *[False] * 4]
 
 
 def test_arms_are_disjoint_usable_and_at_most_so_many():

@@ -194,16 +194,16 @@ _NEEDS = {
 _FILES = {"quickstart": "report", "replication": "report"}
 _SLOW = {*_TRAINED, "inflation", "natural_order", "options", "quickstart"}
 _SPEED = (
-    *("growth", "moments", "membership", "train", "audit_memory"),
-    *("kernel_30m", "real_30m", "kernel_124m", "real_124m"),
+    *("moments", "membership", "train", "audit_memory"),
+    *("score_30m", "score_124m"),
 )
 
 STUDIES = {
     "speed": Study(
         words=f"--tiny --rounds 1 --only {' '.join(_SPEED)}",
         file="cpu",
-        holds={"targets": "met wanted"},
-        measured=(*_SPEED, "targets"),
+        holds={"parts": ""},
+        measured=("parts",),
         slow=True,
         apart=True,
     ),

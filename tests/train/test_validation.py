@@ -13,7 +13,7 @@ import pytest
 from flax import nnx
 from tokenizers import decoders
 
-from eval.speed.growth import byte_tokenizer
+from eval.speed.memory import byte_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.models.config import llama_shape
