@@ -98,7 +98,8 @@ def _offline_at_once() -> Iterator[None]:
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session
 
-    if constants.HF_HUB_OFFLINE:
+    # HF_DATASETS_OFFLINE sets the second alone.
+    if constants.HF_HUB_OFFLINE or datasets.config.HF_HUB_OFFLINE:
         yield
         return
     try:

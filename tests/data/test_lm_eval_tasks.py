@@ -73,6 +73,10 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     assert refusal(load_benchmark, "lm_eval:t")[0].endswith("offline: (True, True)")
     assert not (constants.HF_HUB_OFFLINE or datasets.config.HF_HUB_OFFLINE)
+    # As HF_DATASETS_OFFLINE=1 has it.
+    datasets.config.HF_HUB_OFFLINE = True
+    assert refusal(load_benchmark, "lm_eval:t")[0].endswith("offline: (False, True)")
+    assert datasets.config.HF_HUB_OFFLINE
 
 
 def test_a_task_is_its_split_with_right_answers_in_order(task):
