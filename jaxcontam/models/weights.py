@@ -399,8 +399,10 @@ def _names_on_disk(
         raise InputError(f"{directory}: missing tensors: {_some(missing)}", hint=hint)
     tied = {family.head} if config.tied else set()
     extra = full.keys() - wanted - tied
-    further = tuple(start.format(n=config.n_layers) for start in family.further)
-    extra = {name for name in extra if not name.startswith(further)}
+    # A layer of the model's own that the config does not count lacks it.
+    if (further := family.further.format(n=config.n_layers)) in extra:
+        start = further.rsplit(".", 2)[0] + "."
+        extra = {name for name in extra if not name.startswith(start)}
     if unknown := {name for name in extra if not name.endswith(family.ignored)}:
         raise InputError(f"{directory}: unknown tensors: {_some(unknown)}")
     return full

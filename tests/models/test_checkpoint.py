@@ -106,10 +106,15 @@ def test_layers_that_guess_later_tokens_are_left_out(
     raw = raw_config(model_type)
     assert model_type != "deepseek_v3" or raw["num_hidden_layers"] == 2
     write(expected := drawn(raw), raw, tmp_path)
-    edit_tensors(tmp_path, lambda t: t | {further: np.ones((2, 2), np.float32)})
+    own = load_file(tmp_path / "model.safetensors")
+    ones, beside = np.ones((2, 2), np.float32), further.replace("weight", "x")
+    edit_tensors(tmp_path, lambda _: own | {further: ones, beside: ones})
     assert_same_weights(load_decoder(tmp_path), expected)
-    edit_tensors(tmp_path, lambda t: t | {strange: np.ones((2, 2), np.float32)})
-    assert f"unknown tensors: {strange}" in refusal(load_decoder, tmp_path)[0]
+    # The second: a layer of its own that the config does not count.
+    for more in ({further: ones, strange: ones}, {beside: ones}):
+        edit_tensors(tmp_path, lambda _, more=more: own | more)
+        name = [*more][-1]
+        assert f"unknown tensors: {name}" in refusal(load_decoder, tmp_path)[0]
 
 
 def test_tied_head_that_repeats_the_embedding_loads_and_another_is_refused(copy):

@@ -168,7 +168,7 @@ DEEPSEEK_V3 = Family(
     "DeepseekV3ForCausalLM",
     _read_v3,
     _tensors,
-    further=("model.layers.{n}.",),
+    further="model.layers.{n}.eh_proj.weight",
 )
 
 FAMILIES = (DEEPSEEK_V2, DEEPSEEK_V3)

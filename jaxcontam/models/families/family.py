@@ -49,8 +49,8 @@ class Family:
         head: Name of the head, which a tied model's file may leave out.
         prefix: Put before every name but the head's; optional on disk.
         ignored: Suffixes of buffers that hold no weights.
-        further: Starts of names of layers that guess later tokens, which are not read;
-            `{n}` is the number of layers.
+        further: Weight by which layers that guess later tokens are known; they are
+            not read. `{n}` is the number of layers.
     """
 
     model_type: str
@@ -63,7 +63,7 @@ class Family:
     head_bias: str = "lm_head.bias"
     prefix: str = "model."
     ignored: tuple[str, ...] = (".rotary_emb.inv_freq",)
-    further: tuple[str, ...] = ()
+    further: str = ""
 
 
 def linear_tensors(

@@ -98,7 +98,7 @@ def _tensors(config: DecoderConfig) -> dict[str, Tensor]:
     return {ours: x for ours, x in both.items() if ours.split(".")[0] not in absent}
 
 
-_FURTHER = ("mtp.",)
+_FURTHER = "mtp.fc.weight"
 QWEN3_5_TEXT = Family(
     "qwen3_5_text", "Qwen3_5ForCausalLM", _read, _tensors, further=_FURTHER
 )
