@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from etils.epath import backend
 from flax import nnx
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
 from eval.python_docs import read_python_docs
 from jaxcontam.cli.main import run_command
@@ -24,14 +26,15 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test
+from tests.support.train_corpus import manifest_of
 from train.checkpoints import restore_params, saved_steps
-from train.config import PRESETS
+from train.config import PRESETS, config_to_json
 from train.data import read_documents
 from train.export import export
 from train.export import main as export_main
 from train.loop import train
 from train.manifest import read_manifest, write_manifest
-from train.prepare import prepared_once
+from train.prepare import Prepared, prepared_once
 from train.pretrain import Pretrain
 from train.report import read_rows
 from train.run_folder import (
@@ -232,6 +235,35 @@ def test_a_run_that_goes_on_needs_disk_for_one_stream(tmp_path):
     with pytest.raises(KeyboardInterrupt), prepared_once(tmp_path, prepare):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_hosts_that_would_read_rows_in_another_order_are_refused(tmp_path, monkeypatch):
+    """Their code differs, which no input tells."""
+    told = []
+
+    def gather(own):
+        told.append(own)
+        return np.stack(told)
+
+    monkeypatch.setattr("train.prepare.gather", gather)
+    manifest = manifest_of(recipe=config_to_json(PRESETS["pulse"]))
+
+    def prepare(*starts):
+        made = Prepared(
+            manifest=manifest,
+            starts=np.array(starts),
+            validation=np.zeros((0, 9), np.int32),
+            documents=None,
+            tokenizer=None,
+            plain=Tokenizer(BPE()),
+        )
+        with prepared_once(tmp_path, lambda _: made):
+            pass
+
+    prepare(0, 8)
+    prepare(0, 8)
+    with pytest.raises(InputError, match="process 2 prepared other data than process"):
+        prepare(8, 0)
 
 
 def test_two_processes_do_not_train_into_one_folder(corpus, tmp_path):
