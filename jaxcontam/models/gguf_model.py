@@ -30,8 +30,8 @@ _EMBEDDING, _HEAD, _FACTORS = "token_embd.weight", "output.weight", "rope_freqs.
 _LONG, _SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 # LLaMA 3's factors of frequencies: low and high factor, and the first context.
 _LLAMA3 = 1.0, 4.0, 8192
-# Experts of the DeepSeek V2 that has no groups of them.
-_LITE_EXPERTS = 64
+# Experts of DeepSeek's V2 that has no groups of them, and of its V3, which has eight.
+_LITE_EXPERTS, _V3_EXPERTS = 64, 256
 # Layers of the models of 27 B, whose scores are scaled by width over heads.
 _LARGE_GEMMA = {"gemma2": 46, "gemma3": 62}
 _BESIDE = "put it into a folder of its own, with the model's tokenizer.json"
@@ -303,7 +303,10 @@ def _deepseek(get: _Metadata) -> Fields:
     fields, rotated = _common(get), get("rope.dimension_count")
     n_dense, n_groups = get("leading_dense_block_count", 0), get("expert_group_count")
     is_third = get.has(f"blk.{n_dense}.exp_probs_b.bias")
-    if n_groups is None and not is_third and get("expert_count") > _LITE_EXPERTS:
+    n_experts = get("expert_count")
+    is_known = n_experts == _V3_EXPERTS if is_third else n_experts <= _LITE_EXPERTS
+    # Moonlight and Kimi K2 are V3 in all but the groups.
+    if n_groups is None and not is_known:
         raise InputError(
             f"{get.file.path}: no deepseek2.expert_group_count, without which the "
             "choice of experts is unknown",
@@ -327,7 +330,7 @@ def _deepseek(get: _Metadata) -> Fields:
         ),
         "v_head_dim": get("attention.value_length_mla", get("attention.value_length")),
         "moe_intermediate_size": get("expert_feed_forward_length"),
-        "n_routed_experts": get("expert_count"),
+        "n_routed_experts": n_experts,
         "num_experts_per_tok": get("expert_used_count"),
         "n_shared_experts": get("expert_shared_count"),
         "routed_scaling_factor": get("expert_weights_scale", 1.0),

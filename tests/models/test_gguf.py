@@ -233,6 +233,14 @@ def test_a_file_that_lies_is_one_line(tmp_path, header, spoil, words):
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_that_names_no_groups_of_experts_is_refused(tmp_path):
+    _, path = made(tmp_path, "deepseek_v3", kind=KIND.F32)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"expert_group_count", b"expert_group_other"))
+    with pytest.raises(InputError, match="expert_group_count"):
+        load_decoder(path)
+
+
 PLACES = st.tuples(st.integers(0, 2_500), st.integers(0, 255))
 
 
