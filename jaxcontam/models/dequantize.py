@@ -73,7 +73,8 @@ def read_scheme(raw: Mapping[str, Any], where: str) -> Scheme:
         if method == "awq":
             form = given.get("version") or given.get("format") or "gemm"
         forms = {"gptq": {"gptq": 1, "gptq_v2": 0}, "awq": {"gemm": 0}}[method]
-        is_plain = bits in ((4, 8) if method == "gptq" else (4,))
+        # 4.0 shifts no word.
+        is_plain = _is_count(bits) and bits in ((4, 8) if method == "gptq" else (4,))
         is_plain &= given.get("zero_point", True) is True and not given.get("dynamic")
         is_plain &= group == -1 or _is_count(group)
         # Kernels of GPT-2 are [inputs, outputs] in files, and may be square.

@@ -146,6 +146,7 @@ def test_the_quantisation_is_named(folders):
     [
         ("awq", {"version": "gemv"}, "'awq' of 4 bits and format 'gemv'"),
         ("gptq", {"bits": 3}, "'gptq' of 3 bits"),
+        ("gptq", {"bits": 4.0}, r"'gptq' of 4\.0 bits"),
         ("gptq", {"dynamic": {"down": {"bits": 8}}}, "settings than plain ones"),
         ("gptq", {"group_size": 8}, "parts do not fit"),
         ("gptq", {"bits": 8}, "shape|parts do not fit"),
