@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.kinds import kind_of
 from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import (
+    DAMAGE,
     REPORT_NAME,
     Writable,
     read_report,
@@ -196,7 +198,7 @@ def earlier_reports(report: Report, out: Path) -> tuple[str, ...]:
     for path in sorted(out.parent.glob(f"*/{REPORT_NAME}")):
         if path.parent.resolve() == out.resolve():
             continue
-        with contextlib.suppress(InputError, OSError):
+        with contextlib.suppress(InputError, OSError, *DAMAGE):
             if own & _questions(read_report(path)):
                 found.append(path.parent.name)
     return tuple(found)
@@ -210,7 +212,7 @@ def _questions(report: Report) -> set[tuple[str, ...]]:
     words = [*itertools.takewhile(lambda word: not word.startswith("--"), command[2:])]
     if "--members" in command:
         words.append(command[command.index("--members") + 1])
-    files = {str(Path(word).resolve()) for word in words}
+    files = {os.path.realpath(word) for word in words}
     by_file = itertools.product(
         [model], {row.benchmark for row in report.results}, files
     )

@@ -179,6 +179,10 @@ def test_another_text_of_the_same_file_is_another_look_at_it(
         Path(name).write_text("\n".join(rows))
     assert [earlier("x.jsonl", text) for text in ("q", "a", "{q} {a}")] == [0, 1, 2]
     assert earlier("y.jsonl", "q") == 0
+    # Names that no file has, in reports that somebody edited.
+    for path in Path("runs/audit").glob("*/report.json"):
+        path.write_text(path.read_text().replace('"x.jsonl"', '"\\u0000"'))
+    assert earlier("x.jsonl", "{a} {q}") == 0
 
 
 def test_a_first_look_reads_the_head_of_a_file(tmp_path, monkeypatch, capsys):
