@@ -50,7 +50,9 @@ class Score(ScoringFlags, FirstTextsFlags):
             )
         make_folder(self.out.parent)
         model = open_for(self, self.model)
-        encoded = encode_texts(model.tokenizer, texts.texts, after=model.prefix_id)
+        encoded = encode_texts(
+            model.tokenizer, texts.texts, after=model.prefix_id, begins=True
+        )
         has_prefix = model.prefix_id is not None
         prefix = [model.prefix_id] if has_prefix else []
         # An empty text has no token, and a row of empty lists.

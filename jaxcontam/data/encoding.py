@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, processors
@@ -99,12 +99,20 @@ def encode_examples(
 
 
 def encode_texts(
-    tokenizer: Encoder, texts: Sequence[str], *, after: int | None = None
+    tokenizer: Encoder,
+    texts: Sequence[str],
+    *,
+    after: int | None = None,
+    begins: bool = False,
 ) -> list[np.ndarray]:
     """Ids of each text alone, without special tokens; an empty text has none.
 
-    `after` is the id that will stand before each text; see `own_ids`.
+    `after` is the id that will stand before each text; see `own_ids`. What `begins` a
+    sequence gets the space that a tokenizer of sentencepiece puts there, as in the
+    released code of Min-K% and in harnesses.
     """
+    if begins and isinstance(tokenizer, Spaced):
+        tokenizer = tokenizer.beginning
     found = (np.array(one.ids, np.int32) for one in _encodings(tokenizer, texts))
     return [own_ids(ids, after) for ids in found]
 
@@ -181,14 +189,26 @@ def plain_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
     A dummy prefix space before every example of a concatenation would put a token
     between examples that no training text has.
     """
-    fields = _without_prefix(json.loads(tokenizer.to_str()))
+    return _steady(_without_prefix(json.loads(tokenizer.to_str())))
+
+
+def text_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
+    """The plain tokenizer, which remembers the prefix space of texts that begin."""
+    fields = json.loads(tokenizer.to_str())
+    plain = plain_tokenizer(tokenizer)
+    if _without_prefix(fields) == fields:
+        return plain
+    return cast(Tokenizer, Spaced(plain, _steady(fields)))
+
+
+def _steady(fields: dict[str, Any]) -> Tokenizer:
     if "dropout" in fields["model"]:
         # Random merges would give a text other ids each time.
         fields["model"]["dropout"] = None
-    plain = Tokenizer.from_str(json.dumps(fields))
-    plain.no_padding()
-    plain.no_truncation()
-    return plain
+    made = Tokenizer.from_str(json.dumps(fields))
+    made.no_padding()
+    made.no_truncation()
+    return made
 
 
 def parts(texts: Sequence[str]) -> Iterator[slice]:
@@ -256,7 +276,7 @@ def _encodings(tokenizer: Encoder, texts: Sequence[str]) -> Iterator[Any]:
 
 def _encoded(tokenizer: Encoder, run: Callable[[], Any]) -> Any:
     """Result of a tokenizer's work, which may have no end; see `watched`."""
-    if not isinstance(tokenizer, Tokenizer):
+    if isinstance(tokenizer, CharacterTokenizer):
         return run()
     return watched(
         run,
@@ -330,6 +350,17 @@ class CharacterTokenizer:
         ]
 
 
+class Spaced:
+    """A plain tokenizer, and the one of `beginning`, which adds a prefix space."""
+
+    def __init__(self, plain: Tokenizer, beginning: Tokenizer):
+        """Hold both; what is not asked of `beginning` is the plain one's."""
+        self._plain, self.beginning = plain, beginning
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plain, name)
+
+
 class WithinRows:
     """A tokenizer that refuses a text with an id that the model has no row for.
 
@@ -360,6 +391,18 @@ class WithinRows:
                 hint="leave out that text",
             )
         return encoding
+
+
+def within_rows(tokenizer: Tokenizer, n_rows: int) -> Tokenizer:
+    """The tokenizer, which refuses ids from `n_rows` up if it has any."""
+    if max(tokenizer.get_vocab().values(), default=0) < n_rows:
+        return tokenizer
+    within: Any = WithinRows(tokenizer, n_rows)
+    if isinstance(tokenizer, Spaced):
+        within = Spaced(
+            within, cast(Tokenizer, WithinRows(tokenizer.beginning, n_rows))
+        )
+    return within
 
 
 def text_of(ids: np.ndarray | Iterable[int]) -> str:

@@ -81,7 +81,7 @@ class TextModel:
         """Ids of each text, the tokenizer's BOS or EOS once before them if any."""
         prefix_id = self.model.prefix_id
         prefix = [] if prefix_id is None else [prefix_id]
-        found = encode_texts(self.model.tokenizer, texts, after=prefix_id)
+        found = encode_texts(self.model.tokenizer, texts, after=prefix_id, begins=True)
         return [np.array([*prefix, *ids], np.int32) for ids in found]
 
     def is_same_as(self, other: "TextModel") -> bool:

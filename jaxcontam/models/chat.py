@@ -36,7 +36,7 @@ class ChatLayout:
         prefix_id = checkpoint.prefix_id
         if self.tokenizer is None:
             text = "\n".join(message["content"] for message in messages)
-            (ids,) = encode_texts(checkpoint.tokenizer, [text])
+            (ids,) = encode_texts(checkpoint.tokenizer, [text], begins=True)
         else:
             backend = self.tokenizer.backend_tokenizer
             within = WithinRows(backend, checkpoint.config.vocab_size)

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import jax
 from flax import nnx
@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxcontam.arguments import Dtype, public
-from jaxcontam.data.encoding import WithinRows, plain_tokenizer, take_file
+from jaxcontam.data.encoding import take_file, text_tokenizer, within_rows
 from jaxcontam.data.files import read_json, read_json_object
 from jaxcontam.data.model_files import ADAPTER, GGUF, check_tokenizer_files
 from jaxcontam.errors import InputError, first_line
@@ -140,8 +140,7 @@ def load_checkpoint(
             f"{directory}: the token before a text has id {prefix_id:.7g}, but the "
             f"model has {n_rows} rows"
         )
-    if max(tokenizer.get_vocab().values(), default=0) >= n_rows:
-        tokenizer = cast(Tokenizer, WithinRows(tokenizer, n_rows))
+    tokenizer = within_rows(tokenizer, n_rows)
     fingerprint = fingerprint_files(files, tokenizer.to_str())
     if [file_state(path) for path in files] != states:
         raise InputError(
@@ -325,7 +324,7 @@ def read_tokenizer(
 ) -> tuple[Tokenizer, int | None, int | None]:
     """The plain tokenizer, the id before a text, and the tokenizer's EOS id."""
     loaded = read_fast_tokenizer(directory)
-    plain = plain_tokenizer(loaded.backend_tokenizer)
+    plain = text_tokenizer(loaded.backend_tokenizer)
     eos_id = loaded.eos_token_id
     # A chat model's tokenizer may have no BOS and an EOS that no document starts with,
     # where its config still names the token that does.

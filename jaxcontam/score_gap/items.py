@@ -286,7 +286,7 @@ def choice_groups(questions: Sequence[Question], model: OpenModel) -> list[PairG
     prefix = [] if model.prefix_id is None else [model.prefix_id]
     start = np.array(prefix, np.int32)
     asked = [one.prompt for one in questions]
-    prompts = encode_texts(model.tokenizer, asked, after=model.prefix_id)
+    prompts = encode_texts(model.tokenizer, asked, after=model.prefix_id, begins=True)
     flat = [text for one in questions for text in one.choices]
     choices = iter(encode_texts(model.tokenizer, flat))
     groups = []

@@ -12,8 +12,8 @@ import numpy as np
 from jaxcontam.data.encoding import (
     CharacterTokenizer,
     Encoder,
-    plain_tokenizer,
     text_of,
+    text_tokenizer,
 )
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.scoring.asked import Ask, AskedScorer, Request, make_asked_scorer
@@ -224,8 +224,8 @@ def _tokenizer(tokenizer: Any, config: dict[str, Any]) -> tuple[Any, int | None]
         getattr(tokenizer, "eos_token_id", None),
     ):
         if isinstance(prefix_id, int):
-            return plain_tokenizer(backend), prefix_id
-    return plain_tokenizer(backend), None
+            return text_tokenizer(backend), prefix_id
+    return text_tokenizer(backend), None
 
 
 def _torch_logprobs(model: Any, requests: Sequence[Request]) -> list[np.ndarray]:

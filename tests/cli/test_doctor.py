@@ -107,7 +107,7 @@ def test_what_is_wrong_with_the_machine_is_said_beside_a_file_too(
     said, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(doctor.importlib.metadata, "requires", missing)
-    (tmp_path / "b.txt").write_text("one\ntwo\n")
+    (tmp_path / "b.txt").write_text("one\ntwo\nthree\nfour\n")
     code, text = said(tmp_path / "b.txt", tmp_path / "gone.jsonl")
     assert code == 2 and text.endswith("\n2 to mend\n")
     assert text.index("gone.jsonl") < text.index("jaxcontam is not installed")

@@ -289,7 +289,7 @@ def test_pretests_of_a_file_that_is_not_at_hand_are_said_not_to_be_run(copied, c
         assert main(["verify", str(folder)]) == 0
         said = f"pre-tests were not run again ({place}: no such file"
         assert said in capsys.readouterr().out
-    wrong.write_text("one\ntwo\nthree\n")
+    wrong.write_text("one\ntwo\nthree\nfour\n")
     assert main(["verify", str(folder), "--benchmark", str(wrong)]) == 2
     assert "pydocs-50: not the file of the report" in capsys.readouterr().err
 

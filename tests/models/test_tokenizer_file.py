@@ -1,5 +1,6 @@
 """Ids are those of tokenizer.json, whatever class a tokenizer_config.json names."""
 
+import dataclasses
 import json
 
 import pytest
@@ -14,8 +15,15 @@ from tokenizers import (
     trainers,
 )
 
-from jaxcontam.data.encoding import file_tokenizer, plain_tokenizer
+import jaxcontam
+from jaxcontam.data.encoding import (
+    encode_texts,
+    file_tokenizer,
+    plain_tokenizer,
+    text_tokenizer,
+)
 from jaxcontam.errors import InputError
+from jaxcontam.members.passes import text_model
 from jaxcontam.models import checkpoint
 from jaxcontam.models.families import FAMILIES
 from tests.faults.folders import confined
@@ -100,6 +108,18 @@ def test_ids_are_the_files_in_every_family_and_class(tmp_path, model_type, name)
         read, prefix_id, eos_id = checkpoint.read_tokenizer(path, {})
         assert read.to_str() == plain.to_str(), kind
         assert (prefix_id, eos_id) == (1, 2), kind
+        begun = encode_texts(read, TEXTS, begins=True)
+        assert [one.tolist() for one in begun] == found, kind
+
+
+def test_a_text_of_membership_begins_as_its_tokenizer_lets_it(tmp_path):
+    made = TOKENIZERS["sentencepiece"]
+    opened = jaxcontam.load(save(tmp_path))
+    opened = dataclasses.replace(opened, tokenizer=text_tokenizer(made), prefix_id=1)
+    found = text_model(opened, store=None).sequences(TEXTS)
+    for text, ids in zip(TEXTS, found, strict=True):
+        own = made.encode(text, add_special_tokens=False).ids
+        assert ids.tolist() == (own if text.startswith("<s>") else [1, *own])
 
 
 @pytest.mark.parametrize(
