@@ -94,22 +94,22 @@ def _offline_at_once() -> Iterator[None]:
 
     What it has downloaded before is then read as with HF_HUB_OFFLINE=1.
     """
-    import datasets
+    from datasets import config
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session
 
     # HF_DATASETS_OFFLINE sets the second alone.
-    if constants.HF_HUB_OFFLINE or datasets.config.HF_HUB_OFFLINE:
+    if constants.HF_HUB_OFFLINE or config.HF_HUB_OFFLINE:
         yield
         return
     try:
         get_session().head(constants.ENDPOINT, timeout=_HUB_SECONDS)
     except Exception:  # requests and httpx each have types of their own
-        constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+        constants.HF_HUB_OFFLINE = config.HF_HUB_OFFLINE = True
     try:
         yield
     finally:
-        constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = False
+        constants.HF_HUB_OFFLINE = config.HF_HUB_OFFLINE = False
 
 
 def _check_name(name: str, manager: Any) -> None:

@@ -59,8 +59,9 @@ def read_scheme(raw: Mapping[str, Any], where: str) -> Scheme:
     Raises:
         InputError: If it is none that is read here; the message names it.
     """
-    given = raw.get("quantization_config")
-    method = given.get("quant_method") if isinstance(given, dict) else None
+    found = raw.get("quantization_config")
+    given: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    method = given.get("quant_method")
     if method == "fp8" and given.get("fmt", "e4m3") == "e4m3":
         block = given.get("weight_block_size")
         if block is None:
@@ -88,7 +89,7 @@ def read_scheme(raw: Mapping[str, Any], where: str) -> Scheme:
             hint=_COPY,
         )
     raise InputError(
-        f"{where}: quantization_config {method or given!r} is not supported", hint=_COPY
+        f"{where}: quantization_config {method or found!r} is not supported", hint=_COPY
     )
 
 
