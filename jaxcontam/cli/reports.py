@@ -33,8 +33,7 @@ _FILES = (REPORT_NAME, *_EVIDENCE, *_OF_SUMS, SUMS_NAME)
 
 def _folder(place: Path) -> Path:
     """The folder of a report, where one of its files is named."""
-    is_inside = place.name in _FILES and place.is_file()
-    return place.parent if is_inside else place
+    return place.parent if place.name in _FILES and not place.is_dir() else place
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
