@@ -46,7 +46,8 @@ class AuditDesign(NamedFields, RecordText):
     """Order tests, comma-separated, the deciding one first (default: direction, or
     adjacency if the order is known to be random, then the other; see: methods). NAME:N
     draws N random orders per stratum (default: 9; permutation 99; sharded_t 49; options
-    3); options:fixed leaves right options in their places."""
+    3); options:fixed leaves right options in their places, sharded_t:shards=K takes K
+    shards (50)."""
     order: tuple[str, ...] = ()
     """Known facts about the order. random: the deciding one was drawn at random (of the
     rows, or of each item's options if --tests options comes first); the report quotes
