@@ -30,6 +30,7 @@ from jaxcontam.data.files import (
     bounded_memory,
     check_file,
 )
+from jaxcontam.data.model_files import GGUF
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.data.tables import CsvTable, Record, is_table, read_table
 from jaxcontam.data.templates import (
@@ -319,9 +320,12 @@ def read_text(
         )
     check_file(path, suffixes)
     if _suffix(path) not in SUFFIXES or (_is_packed(path) and not packed):
+        is_model = path.suffix == GGUF
         raise InputError(
             f"{path}: unknown suffix {path.suffix!r}",
-            hint=f"one of {', '.join(suffixes)}",
+            hint="this is a model: the model comes first, then the file of examples"
+            if is_model
+            else f"one of {', '.join(suffixes)}",
         )
     with _opened(path) as file:
         data = file.read(_MOST_BYTES + 1)
@@ -361,7 +365,13 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         with gzip.open(path) if _is_packed(path) else path.open("rb") as file:
             yield cast(BinaryIO, file)
     except (EOFError, gzip.BadGzipFile, zlib.error) as e:
-        raise InputError(f"{path}: no whole .gz file ({e})") from e
+        is_plain = isinstance(e, gzip.BadGzipFile)
+        raise InputError(
+            f"{path}: no whole .gz file ({e})",
+            hint=f"if it is not compressed, name it {path.stem}"
+            if is_plain
+            else "copy or download it again",
+        ) from e
 
 
 def parse_records(
@@ -397,7 +407,8 @@ def _lines(text: str) -> list[str]:
 
 def _json_lines(path: Path, text: str) -> Iterator[Record]:
     is_one = "\n" not in text.strip()
-    for number, line in enumerate(_lines(text), 1):
+    lines = _lines(text.rstrip())
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         where = f"{path}:{number}"
@@ -406,7 +417,7 @@ def _json_lines(path: Path, text: str) -> Iterator[Record]:
         except (ValueError, RecursionError) as e:
             raise InputError(
                 f"{where}: not JSON ({json_fault(e)})",
-                hint="write one JSON value per line, or use .txt for any text",
+                hint=_json_hint(path, text, is_last=number == len(lines)),
             ) from e
         if isinstance(value, list) and is_one:
             raise InputError(
@@ -414,6 +425,15 @@ def _json_lines(path: Path, text: str) -> Iterator[Record]:
                 hint="name the file .json: each value of the array is then an example",
             )
         yield where, line, value if isinstance(value, dict) else None
+
+
+def _json_hint(path: Path, text: str, *, is_last: bool) -> str:
+    """What a .jsonl with a line that is no JSON may be in truth."""
+    if text.lstrip().startswith("[") and text.rstrip().endswith("]"):
+        return f"if the file is one array, name it {path.stem}.json"
+    if is_last:
+        return "the last line may be cut short: copy or download the file again"
+    return "write one JSON value per line, or use .txt for any text"
 
 
 def _json_array(path: Path, text: str) -> Iterator[Record]:

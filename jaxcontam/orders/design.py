@@ -14,7 +14,7 @@ from jaxcontam.arguments import (
     words_of,
 )
 from jaxcontam.data.templates import RecordText
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, nearest
 from jaxcontam.errors import check_names as check_known
 from jaxcontam.orders import answer_options
 from jaxcontam.orders.chat_turns import Turn
@@ -189,7 +189,9 @@ class AuditDesign(NamedFields, RecordText):
             if not Path(word).suffix and not Path(word).exists():
                 raise InputError(
                     f"--order {word}: not random, anyway, or a seed file",
-                    hint="separate words by blanks" if "," in word else "",
+                    hint="separate words by blanks"
+                    if "," in word
+                    else nearest(word, (RANDOM, ANYWAY)).rstrip(),
                 )
         n_seeds = len(self.seed_files)
         if n_seeds and n_seeds != n_files:

@@ -79,8 +79,9 @@ DIRECTION = PairMethod(
     words=ProofWords(
         meaning="A small p-value says that the model expects examples after those "
         "published before them, and less so the other way round. In most files "
-        "neighbours are alike, which works both ways; memory, an order that has a "
-        "meaning, and kinds that take turns work only forwards. ",
+        "neighbours are alike, which raises both alike. Three things raise only the "
+        "published direction: memory, an order that means something (steps, dates), "
+        "and kinds that take turns. ",
         assumed={
             "reversibility": "that, before any model was trained, each run of four "
             "examples was as likely to be published backwards, given all others; "

@@ -73,7 +73,7 @@ _SHORT: dict[Reason, str] = {
     "approximate": "an approximate test is no proof",
     "alone": "likeness of neighbours may explain it",
     "attraction": "neighbours attract each other, as likeness does",
-    "no reference": "reading may predict its order",
+    "no reference": "reading alone may predict its order",
     "weak": "p is too large for proof",
     "reference ignores context": "{name}, the reference, ignores what comes before",
     "reference prefers it": "{name}, the reference, prefers the order too",
@@ -443,6 +443,11 @@ class Step(NamedTuple):
     words: str
     flags: tuple[str, ...] = ()
     in_python: bool = False
+
+    @property
+    def if_shuffled(self) -> bool:
+        """True if only whoever knows that the order was random may do it."""
+        return "random" in self.flags
 
     @property
     def to_add(self) -> str:
