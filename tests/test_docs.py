@@ -146,8 +146,6 @@ def named_commands(text):
 
 def flags_class(module):
     """The dataclass whose fields are the flags of `python -m MODULE`."""
-    # Takes the flags of another one.
-    module = module.replace("train.prepare", "train.pretrain")
     spec = importlib.util.find_spec(module)
     assert spec is not None, f"no module {module}"
     is_package = spec.submodule_search_locations is not None

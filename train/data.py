@@ -5,7 +5,7 @@ of the hub. Each says what it is, so that a cache made of it knows when it chang
 yields its documents in their order and in bounded memory.
 
 Records of text files are read as `jaxcontam overlap` reads them, by
-`jaxcontam.data.corpus`; here are array_record, TFRecord and the Parquet files of TFDS.
+`jaxcontam.data.corpus`; here are array_record, and folders that TFDS prepared as it.
 A search may pass over a damaged record and count it. Training may not: the manifest
 says what was trained on.
 
@@ -58,7 +58,7 @@ _HINT = (
 class Part:
     """A file of a corpus, or a split of a data set.
 
-    Another text has another `identity`: of a file its path, size and times, so that
+    Another text has another `identity`: of files their paths, sizes and times, so that
     nothing has to be read. `n_bytes` is the size as stored.
     """
 
@@ -103,7 +103,7 @@ def open_corpus(
     passed_over: list[str] = []
     for name in map(str, names):
         if name.startswith(TFDS_PREFIX):
-            parts += tfds_parts(name, text_field)
+            parts.append(tfds_part(name, text_field))
         elif is_hub_split(name):
             paths = download_split(parse_hub_split(name))
             parts += [_text_part(path, text_field) for path in paths]
@@ -146,26 +146,32 @@ def corpus_digest(documents: Iterable[str]) -> str:
 def _text_part(path: Path, text_field: str) -> Part:
     is_array = path.suffix.lower() == _ARRAY_RECORD
     read = _array_record_texts if is_array else _texts
-    return _file_part(path, lambda: read(path, text_field), taken=[text_field])
+    return _part(str(path), [path], lambda: read(path, text_field), taken=[text_field])
 
 
-def _file_part(
-    path: Path, read: Callable[[], Iterator[str]], *, taken: Sequence[str | int]
+def _part(
+    name: str,
+    paths: Sequence[Path],
+    read: Callable[[], Iterator[str]],
+    *,
+    taken: Sequence[str],
 ) -> Part:
-    """A file whose documents `read` yields; it must not change while it is read."""
-    state = file_state(path)
+    """Files whose documents `read` yields; they must not change while they are read."""
+    states = [file_state(path) for path in paths]
 
     def documents() -> Iterator[str]:
         yield from read()
-        if file_state(path) != state:
-            raise InputError(
-                f"{path}: changed while it was read", hint="wait until it is written"
-            )
+        for path, state in zip(paths, states, strict=True):
+            if file_state(path) != state:
+                raise InputError(
+                    f"{path}: changed while it was read",
+                    hint="wait until it is written",
+                )
 
     return Part(
-        name=str(path),
-        identity=json.dumps(["file", state, *taken]),
-        n_bytes=path.stat().st_size,
+        name=name,
+        identity=json.dumps(["file", *states, *taken]),
+        n_bytes=sum(path.stat().st_size for path in paths),
         read=documents,
     )
 
@@ -243,32 +249,11 @@ def array_records(path: Path) -> Iterator[bytes]:
             yield from reader.read(row, min(row + _ROWS, n_records))
         reader.close()
 
-    return _readable(path, records(), (OSError, RuntimeError, IndexError))
-
-
-def _tf_records(path: Path) -> Iterator[bytes]:
-    """Records of a TFRecord file; their lengths are checked, their sums are not."""
-    from grain.experimental import TFRecordIterDataset
-
-    faults = (OSError, ValueError, OverflowError, MemoryError)
-    return _readable(path, TFRecordIterDataset(str(path)), faults)
-
-
-def _parquet_records(path: Path) -> Iterator[bytes]:
-    """Records of a .parquet as TFDS writes it, with one column `data`."""
-    from pyarrow import ArrowException
-    from pyarrow.parquet import ParquetFile
-
-    def records() -> Iterator[bytes]:
-        with ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_ROWS, columns=["data"]):
-                yield from batch.column(0).to_pylist()
-
-    return _readable(path, records(), (OSError, ArrowException, IndexError))
+    return _readable(str(path), records(), (OSError, RuntimeError, IndexError))
 
 
 def _readable(
-    path: Path, records: Iterable[Any], faults: tuple[type[Exception], ...]
+    name: str, records: Iterable[Any], faults: tuple[type[Exception], ...]
 ) -> Iterator[Any]:
     """The records of a file, of which the first that cannot be read is named."""
     n_read = 0
@@ -278,7 +263,7 @@ def _readable(
             n_read += 1
     except faults as e:
         reason = (str(e).strip().splitlines() or [type(e).__name__])[0]
-        where = f"{path}:{n_read + 1}"
+        where = f"{name}:{n_read + 1}"
         raise _damaged(where, f"not readable from here on ({reason})") from e
 
 
@@ -298,86 +283,64 @@ def _too_long(where: str) -> InputError:
     )
 
 
-_FORMATS = {
-    "array_record": array_records,
-    "parquet": _parquet_records,
-    "tfrecord": _tf_records,
-}
 _TFDS_WORD = re.compile(r"tfds:(?P<name>.+)/(?P<split>[^/\[]+(\[.*\])?)")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
-_PREPARE_HINT = "copy or prepare the data set again"
 
 
-def tfds_parts(word: str, text_field: str) -> list[Part]:
-    """Files of `tfds:NAME[/CONFIG][:VERSION]/SPLIT`, or of a prepared folder.
+def tfds_part(word: str, text_field: str) -> Part:
+    """A split `tfds:NAME[/CONFIG][:VERSION]/SPLIT`, or of a prepared folder.
 
     Nothing is prepared or downloaded: the library asks servers first and may wait for
     minutes where there is no network, and it takes a builder that needs TensorFlow for
     one that does not exist. The folder of a prepared data set says all that is needed.
 
-    Splits may be sliced and added as TFDS does it, such as `train[:10%]`; only the
-    rows asked for are read, whatever the format of the files.
+    Splits may be sliced and added as TFDS does it, such as `train[:10%]`. Folders are
+    of array_record, the one format whose rows TFDS gives at random and in order.
     """
     if (match := _TFDS_WORD.fullmatch(word)) is None:
         raise InputError(
             f"{word}: not tfds:NAME/SPLIT", hint="such as tfds:ag_news/train"
         )
-    folder = _prepared_folder(match["name"])
+    folder, split = _prepared_folder(match["name"]), match["split"]
     import tensorflow_datasets as tfds
+    from google.protobuf.message import DecodeError
 
-    info = tfds.builder_from_directory(folder).info
-    features: Any = info.features
+    builder = tfds.builder_from_directory(folder)
+    info, features = builder.info, builder.info.features
     names = list(features) if hasattr(features, "keys") else []
     if text_field not in names:
         raise _no_field(word, text_field, names)
-    file_format = getattr(info.file_format, "value", str(info.file_format))
-    if file_format not in _FORMATS:
+    if (form := getattr(info.file_format, "value", None)) != "array_record":
         raise InputError(
-            f"{word}: prepared as {file_format}, which is not read",
-            hint="prepare it with file_format='array_record'",
+            f"{word}: prepared as {form}, which is not read",
+            hint=f"tfds build {info.name} --file_format=array_record",
         )
     try:
-        instructions = info.splits[match["split"]].file_instructions
+        rows = info.splits[split].file_instructions
     except (KeyError, ValueError) as e:
-        if match["split"] not in info.splits and "[" not in match["split"]:
-            raise unknown_name("split", match["split"], info.splits) from e
+        if split not in info.splits and "[" not in split:
+            raise unknown_name("split", split, info.splits) from e
         raise InputError(f"{word}: {str(e).splitlines()[0]}") from e
-    return [
-        _tfds_part(features, file_format, text_field, rows) for rows in instructions
-    ]
-
-
-def _tfds_part(features: Any, file_format: str, text_field: str, rows: Any) -> Part:
-    path, skip, n_stored = Path(rows.filename), rows.skip, rows.examples_in_shard
-    n_taken = n_stored - skip if rows.take < 0 else rows.take
 
     def texts() -> Iterator[str]:
-        number = 0
-        for number, record in enumerate(_FORMATS[file_format](path), 1):
-            if skip < number <= skip + n_taken:
-                where = f"{path}:{number}"
-                yield _text_of(_example(features, record, where)[text_field], where)
-        if number != n_stored:
-            raise InputError(
-                f"{path}: {number} records, not the {n_stored} of dataset_info.json",
-                hint=_PREPARE_HINT,
-            )
+        faults = OSError, RuntimeError, LookupError, ValueError, DecodeError
+        values = _readable(word, _column(builder, split, text_field), faults)
+        for number, value in enumerate(values, 1):
+            yield _text_of(value, f"{word}:{number}")
 
-    if not path.is_file():
-        raise InputError(f"{path}: no such file, though dataset_info.json names it")
-    return _file_part(path, texts, taken=[text_field, skip, n_taken])
+    paths = dict.fromkeys(Path(one.filename) for one in rows)
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f"{path}: no such file, though dataset_info.json names it")
+    return _part(word, tuple(paths), texts, taken=[text_field, split])
 
 
-def _example(features: Any, record: bytes, where: str) -> dict[str, Any]:
-    from google.protobuf.message import DecodeError
-
-    try:
-        return features.deserialize_example_np(record)
-    except (DecodeError, KeyError, ValueError) as e:
-        raise InputError(
-            f"{where}: no example of this data set ({type(e).__name__})",
-            hint=_PREPARE_HINT,
-        ) from e
+def _column(builder: Any, split: str, field: str) -> Iterator[Any]:
+    """A field of every example of a split."""
+    source = builder.as_data_source(split=split)
+    for first in range(0, len(source), _ROWS):
+        rows = range(first, min(first + _ROWS, len(source)))
+        yield from (row[field] for row in source.__getitems__(rows))
 
 
 def _prepared_folder(name: str) -> Path:

@@ -57,6 +57,8 @@ from train.plant import HELD_OUT, PlannedSet
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
 
 _OUT = Path("runs/canaries")
+# Fewer lines after a planted set are no control: an order test would find nothing.
+_FEWEST_CONTROLS = 20
 # Inside a run's folder: the model that read the background alone.
 _REFERENCE = "reference"
 # Flags that change the model and its sets.
@@ -92,7 +94,8 @@ class Canaries(StudyFlags):
     dup_counts: Plan = "published"
     """Copies as in the paper's first model (1 to 100), or in its second (1 to 10)."""
     limit: int = 200
-    """Plant the first so many lines of each set; as many after them are controls."""
+    """Plant the first so many lines of each set, or all; as many after them, or what
+    there is, are its control if they are 20 or more."""
     max_example_tokens: int = 48
     """Longer lines are cut, separator included."""
     background_tokens: int = 5_000_000
@@ -172,7 +175,7 @@ class Canaries(StudyFlags):
         sets = [
             one
             for name, copies in copies_of(self.dup_counts).items()
-            for one in _set_and_control(self.canaries / f"{name}.jsonl", copies, limit)
+            for one in set_and_control(self.canaries / f"{name}.jsonl", copies, limit)
         ]
         return self._train(sets, self.folder)
 
@@ -278,18 +281,14 @@ class Canaries(StudyFlags):
         return model_info(checkpoint), list(zip(*found, strict=True))
 
 
-def _set_and_control(path: Path, copies: int, limit: int) -> Iterable[PlannedSet]:
-    """The first lines of a file, and as many after them, which are not planted."""
+def set_and_control(path: Path, copies: int, limit: int) -> Iterable[PlannedSet]:
+    """The first lines of a file, and as many later ones at most, never planted."""
     whole = load_benchmark(path, limit=2 * limit)
-    if len(whole) < 2 * limit:
-        raise InputError(
-            f"{path}: {len(whole)} lines, {2 * limit} needed for a set and a control",
-            hint=f"--limit {len(whole) // 2} or less" if len(whole) > 1 else "",
-        )
+    has_control = len(whole) - limit >= min(limit, _FEWEST_CONTROLS)
     for suffix, part, n in (
         ("", slice(limit), copies),
         (HELD_OUT, slice(limit, None), 0),
-    ):
+    )[: 1 + has_control]:
         name, texts, rows = whole.name + suffix, whole.texts[part], whole.rows[part]
         yield PlannedSet(benchmark=Benchmark(name, texts, rows), copies=n)
 

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from eval.canaries.__main__ import Canaries
+from eval.canaries.__main__ import Canaries, set_and_control
 from eval.canaries.tables import CANARIES, copies_of, grids_of, plan_of, run_of
 from jaxcontam.errors import InputError
 from jaxcontam.reports.report_files import read_document
@@ -84,14 +84,15 @@ def test_given_run_that_is_not_whole_is_refused(finished, tmp_path):
     assert not out.exists()
 
 
-def test_too_short_a_file_is_named_with_a_limit(finished, tmp_path, monkeypatch):
-    monkeypatch.setattr("eval.canaries.tables.CANARIES", {"mnli": CANARIES["mnli"]})
-    folders = {"corpus": (finished.parent / "corpus",)}
-    folders["canaries"] = finished.parent / "sets"
-    with pytest.raises(InputError, match="27 lines, 28 needed") as caught:
-        Canaries(**folders, limit=14, out=tmp_path / "out").run()
-    assert caught.value.hint == "--limit 13 or less"
-    assert not (tmp_path / "out").exists()
+def test_a_set_is_planted_whole_where_the_limit_allows_it(tmp_path):
+    path = tmp_path / "piqa.txt"
+    path.write_text("".join(f"line {i}\n" for i in range(70)))
+    for limit, sizes in ((30, [30, 30]), (50, [50, 20]), (51, [51]), (90, [70])):
+        parts = list(set_and_control(path, 50, limit))
+        assert [len(one.benchmark) for one in parts] == sizes
+        assert [one.copies for one in parts] == [50, 0][: len(parts)]
+        lines = [text for one in parts for text in one.benchmark.texts]
+        assert lines == [f"line {i}" for i in range(sum(sizes))]
 
 
 def made_row(name, copies, p, **changes):
@@ -125,9 +126,9 @@ def test_papers_figures_stand_only_beside_the_papers_copies():
     assert (first.label, second.label) == ("published", "lower")
     assert plan_of(copies_of("lower") | {"piqa": 3}) is None
     quoted = grid(first, "published: 1,000 parameters")
-    (place,) = (i for i, name in enumerate(quoted.header) if "paper" in name)
-    figures = {name: one.sharded_p or "" for name, one in CANARIES.items()}
-    assert {row[0]: row[place] for row in quoted.rows} == figures
+    assert quoted.header[-2:] == ("paper: permutation", "paper: sharded t")
+    figures = {n: (one.permutation_p, one.sharded_p) for n, one in CANARIES.items()}
+    assert {row[0]: row[-2:] for row in quoted.rows} == figures
     assert "paper" not in " ".join(grid(second, "lower: 1,000 parameters").header)
 
 
