@@ -3,7 +3,7 @@
 Question: how far apart are the losses of `train.loop` and of transformers' model under
 `torch.optim.AdamW`, from the same weights, on the same rows in the same order, with the
 same schedule and constants, and how far apart are those of two seeds?
-Command: `python -m eval.torch_curve` (needs torch). Hardware: 2 CPU cores, an hour.
+Command: `python -m eval.torch_curve` (needs torch). Hardware: 2 CPU cores, half an hour.
 Headline: docs/log has the table.
 
 A seed is that of the weights and of the order of the rows, drawn from Python's

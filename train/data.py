@@ -24,8 +24,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,13 +33,13 @@ import numpy as np
 from jaxcontam.data.corpus import SUFFIXES, Fault, list_corpus
 from jaxcontam.data.corpus import read_documents as read_records
 from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.data.tfds_split import is_tfds_split, open_tfds
+from jaxcontam.errors import InputError
 from jaxcontam.models.hub import file_state
 
 if TYPE_CHECKING:
     import grain
 
-TFDS_PREFIX = "tfds:"
 MAX_DOCUMENT = 16 << 20
 """Longest document, in bytes of UTF-8: tokenised whole, one takes 130 times as many."""
 
@@ -102,7 +100,7 @@ def open_corpus(
     parts: list[Part] = []
     passed_over: list[str] = []
     for name in map(str, names):
-        if name.startswith(TFDS_PREFIX):
+        if is_tfds_split(name):
             parts.append(tfds_part(name, text_field))
         elif is_hub_split(name):
             paths = download_split(parse_hub_split(name))
@@ -283,93 +281,17 @@ def _too_long(where: str) -> InputError:
     )
 
 
-_TFDS_WORD = re.compile(r"tfds:(?P<name>.+)/(?P<split>[^/\[]+(\[.*\])?)")
-_VERSION = re.compile(r"\d+\.\d+\.\d+")
-
-
 def tfds_part(word: str, text_field: str) -> Part:
-    """A split `tfds:NAME[/CONFIG][:VERSION]/SPLIT`, or of a prepared folder.
-
-    Nothing is prepared or downloaded: the library asks servers first and may wait for
-    minutes where there is no network, and it takes a builder that needs TensorFlow for
-    one that does not exist. The folder of a prepared data set says all that is needed.
-
-    Splits may be sliced and added as TFDS does it, such as `train[:10%]`. Folders are
-    of array_record, the one format whose rows TFDS gives at random and in order.
-    """
-    if (match := _TFDS_WORD.fullmatch(word)) is None:
-        raise InputError(
-            f"{word}: not tfds:NAME/SPLIT", hint="such as tfds:ag_news/train"
-        )
-    folder, split = _prepared_folder(match["name"]), match["split"]
-    import tensorflow_datasets as tfds
-    from google.protobuf.message import DecodeError
-
-    builder = tfds.builder_from_directory(folder)
-    info, features = builder.info, builder.info.features
-    names = list(features) if hasattr(features, "keys") else []
-    if text_field not in names:
-        raise _no_field(word, text_field, names)
-    if (form := getattr(info.file_format, "value", None)) != "array_record":
-        raise InputError(
-            f"{word}: prepared as {form}, which is not read",
-            hint=f"tfds build {info.name} --file_format=array_record",
-        )
-    try:
-        rows = info.splits[split].file_instructions
-    except (KeyError, ValueError) as e:
-        if split not in info.splits and "[" not in split:
-            raise unknown_name("split", split, info.splits) from e
-        raise InputError(f"{word}: {str(e).splitlines()[0]}") from e
+    """A split that TFDS prepared, see `jaxcontam.data.tfds_split`."""
+    split = open_tfds(word)
+    if text_field not in split.fields:
+        raise _no_field(word, text_field, split.fields)
 
     def texts() -> Iterator[str]:
-        faults = OSError, RuntimeError, LookupError, ValueError, DecodeError
-        values = _readable(word, _column(builder, split, text_field), faults)
-        for number, value in enumerate(values, 1):
-            yield _text_of(value, f"{word}:{number}")
+        for number, row in enumerate(split.rows([text_field]), 1):
+            yield _text_of(row[text_field], f"{word}:{number}")
 
-    paths = dict.fromkeys(Path(one.filename) for one in rows)
-    for path in paths:
-        if not path.is_file():
-            raise InputError(f"{path}: no such file, though dataset_info.json names it")
-    return _part(word, tuple(paths), texts, taken=[text_field, split])
-
-
-def _column(builder: Any, split: str, field: str) -> Iterator[Any]:
-    """A field of every example of a split."""
-    source = builder.as_data_source(split=split)
-    for first in range(0, len(source), _ROWS):
-        rows = range(first, min(first + _ROWS, len(source)))
-        yield from (row[field] for row in source.__getitems__(rows))
-
-
-def _prepared_folder(name: str) -> Path:
-    """The folder of a version: of a path, or below the data folder; latest first."""
-    name, _, version = name.partition(":")
-    data_folder = Path(
-        os.environ.get("TFDS_DATA_DIR") or Path.home() / "tensorflow_datasets"
-    )
-    for folder in (Path(name), data_folder / name):
-        if version:
-            folder = folder / version
-        if (folder / "dataset_info.json").is_file():
-            return folder
-        versions = [
-            path.parent
-            for path in folder.glob("*/dataset_info.json")
-            if _VERSION.fullmatch(path.parent.name)
-        ]
-        if versions:
-            return max(versions, key=lambda path: [*map(int, path.name.split("."))])
-    prepared = (data_folder / name.split("/")[0]).glob("*/*/dataset_info.json")
-    configs = ", ".join(sorted({path.parent.parent.name for path in prepared}))
-    raise InputError(
-        f"tfds:{name}{version and ':'}{version}: not prepared under {data_folder}",
-        hint='once, with a network: python -c "import tensorflow_datasets as tfds; '
-        f"tfds.builder('{name}', file_format='array_record').download_and_prepare()\"; "
-        "or name the folder of the data sets in TFDS_DATA_DIR"
-        + (configs and f"; prepared configs: {configs}"),
-    )
+    return _part(word, split.files, texts, taken=[text_field, split.split])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

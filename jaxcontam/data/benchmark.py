@@ -24,6 +24,7 @@ from jaxcontam.arguments import public
 from jaxcontam.data.files import (
     HUB_PREFIX,
     TASK_PREFIX,
+    TFDS_PREFIX,
     Commitment,
     Provenance,
     bounded_memory,
@@ -59,7 +60,8 @@ class Benchmark:
     Attributes:
         name: The file's name without its suffix, or the dataset's with its split.
         rows: The parsed record of each example; None for plain lines.
-        order_provenance: `unknown` where a task's code made the order.
+        order_provenance: `unknown` where a task's code made the order, or TFDS
+            may have shuffled it.
         left_out: Phrases on what of the file is no example, or named by its place, and
             on rows that are read whole.
     """
@@ -115,8 +117,9 @@ def load_benchmark(
     Args:
         path: A .jsonl, .json (array), .csv, .tsv (with header), .parquet or .txt file,
             all but .parquet also as .gz;
-            `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`; or a task of lm-evaluation-harness,
-            see `read_task`.
+            `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`; `tfds:NAME/SPLIT`, see
+            `jaxcontam.data.tfds_split`; or a task of lm-evaluation-harness, see
+            `read_task`.
         template: Text of an example with fields in braces.
         text_field: Or the one field that is the text.
         limit: Most examples, from the start, never a sample.
@@ -145,6 +148,10 @@ def load_benchmark(
         from jaxcontam.data.lm_eval_tasks import read_task
 
         name, records, provenance = read_task(str(path))
+    elif str(path).startswith(TFDS_PREFIX):
+        from jaxcontam.data.tfds_split import read_tfds
+
+        name, records, provenance, left_out = read_tfds(str(path), limit)
     elif str(path).startswith(HUB_PREFIX):
         name, records, left_out = _hub_records(str(path), limit)
     else:
@@ -305,7 +312,7 @@ def read_text(
 
     `packed` takes a .gz, too.
     """
-    if str(path).startswith((HUB_PREFIX, "tfds:")):
+    if str(path).startswith((HUB_PREFIX, TFDS_PREFIX)):
         raise InputError(
             f"{path}: only files are read here",
             hint=f"export it as one of {', '.join(SUFFIXES)}",

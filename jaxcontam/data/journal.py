@@ -361,6 +361,4 @@ def lock(
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(
-                f"{path}: another run writes to it", hint=hint
-            ) from None
+            raise InputError(f"{path}: another run writes to it", hint=hint) from None

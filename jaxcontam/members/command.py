@@ -71,7 +71,8 @@ class Membership(MembershipDesign, ScoringFlags, TextFlags, ReportFlags):
     """
 
     texts: Positional[str | None] = None
-    """File of texts, hf:ORG/NAME:SPLIT, or folder of .txt files, each a document."""
+    """File of texts, hf:ORG/NAME:SPLIT, tfds:NAME/SPLIT, or folder of .txt files, each
+    a document."""
     members: str | None = None
     """Texts that are known to have been seen."""
     nonmembers: str | None = None

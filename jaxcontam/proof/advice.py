@@ -38,7 +38,6 @@ from jaxcontam.terminal import printable, shell_line
 _KNOWN: dict[Provenance, str] = {
     "seeded": "the order was drawn at random from a recorded seed",
     "released": "the order was drawn at random by release and checked against its seed",
-    "recovered": "the order was found to be the draw of a known generator and seed",
     "declared": "the order was declared shuffled by whoever ran this (--order random)",
 }
 _PUBLISHED = "the order is published and not known to have been drawn at random"
@@ -281,7 +280,7 @@ def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
             else " once corrected for the number of benchmarks"
         )
         return f"this design cannot give p = 0.001{many}; {own.more}"
-    if test.order_provenance in ("tfds-hash", "unknown"):
+    if test.order_provenance == "unknown":
         return "the model may have seen the file in a different order"
     return (
         f"effects below {amount(test.mde_adjusted)} {test.effect_unit} may be missed; "

@@ -116,7 +116,7 @@ def test_a_file_with_other_records_than_its_info_says_is_refused(tfds_folder, tm
     whole = train.read_bytes()
     for damaged in (test.read_bytes(), whole[:-7], b""):
         train.write_bytes(damaged)
-        with pytest.raises(InputError, match=r"train:1: not readable from here on"):
+        with pytest.raises(InputError, match=r"train: example 1: not readable"):
             read_documents([word])
     train.unlink()
     with pytest.raises(InputError, match="no such file, though dataset_info"):
