@@ -407,8 +407,7 @@ def _lines(text: str) -> list[str]:
 
 def _json_lines(path: Path, text: str) -> Iterator[Record]:
     is_one = "\n" not in text.strip()
-    lines = _lines(text.rstrip())
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines(text), 1):
         if not line.strip():
             continue
         where = f"{path}:{number}"
@@ -417,7 +416,7 @@ def _json_lines(path: Path, text: str) -> Iterator[Record]:
         except (ValueError, RecursionError) as e:
             raise InputError(
                 f"{where}: not JSON ({json_fault(e)})",
-                hint=_json_hint(path, text, is_last=number == len(lines)),
+                hint=_json_hint(path, text, e),
             ) from e
         if isinstance(value, list) and is_one:
             raise InputError(
@@ -427,12 +426,14 @@ def _json_lines(path: Path, text: str) -> Iterator[Record]:
         yield where, line, value if isinstance(value, dict) else None
 
 
-def _json_hint(path: Path, text: str, *, is_last: bool) -> str:
+def _json_hint(path: Path, text: str, fault: Exception) -> str:
     """What a .jsonl with a line that is no JSON may be in truth."""
     if text.lstrip().startswith("[") and text.rstrip().endswith("]"):
         return f"if the file is one array, name it {path.stem}.json"
-    if is_last:
-        return "the last line may be cut short: copy or download the file again"
+    if isinstance(fault, json.JSONDecodeError) and (
+        fault.pos == len(fault.doc) or fault.msg.startswith("Unterminated")
+    ):
+        return "the line is cut short: copy or download the file again, or mend it"
     return "write one JSON value per line, or use .txt for any text"
 
 

@@ -72,8 +72,8 @@ _SENTENCES: dict[Reason, str] = {
 _SHORT: dict[Reason, str] = {
     "approximate": "an approximate test is no proof",
     "alone": "likeness of neighbours may explain it",
-    "attraction": "neighbours attract each other, as likeness does",
-    "no reference": "reading alone may predict its order",
+    "attraction": "neighbours attract each other",
+    "no reference": "reading may explain it",
     "weak": "p is too large for proof",
     "reference ignores context": "{name}, the reference, ignores what comes before",
     "reference prefers it": "{name}, the reference, prefers the order too",

@@ -137,7 +137,7 @@ def _line(
     """Why, and what to do next, in a few words each."""
     steps = next_steps(file, command, words)
     flags = [
-        f"{step.to_add or step.words}{' (if it was shuffled)' * step.if_shuffled}"
+        f"{step.to_add or step.words}{' if shuffled' * step.if_shuffled}"
         for step in steps
     ]
     said = in_short(file, words).replace("per example boundary", "per boundary")
