@@ -21,7 +21,7 @@ from jaxcontam.proof.advice import (
 )
 from jaxcontam.proof.result import DESIGNED, OrderResult, UnscoredFile
 from jaxcontam.reports.methods import Words
-from jaxcontam.reports.numbers import p_cell, p_words
+from jaxcontam.reports.numbers import p_cell, p_text, p_words
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
@@ -192,10 +192,12 @@ def verdict_sentence(
             "which does not require a random order: no proof."
         )
     if test.verdict == "suspected":
-        return (
-            f"{name}: suspected, {p} by {by} ({test.p_adjusted:.2g} adjusted), "
-            "which is no proof."
-        )
+        adjusted = ""
+        assert test.p_adjusted is not None
+        if test.p_adjusted > test.numbers.p_value:
+            found = p_text(math.log10(test.p_adjusted), test.validity)
+            adjusted = f" ({found} among all files)"
+        return f"{name}: suspected, {p} by {by}{adjusted}: no proof."
     if test.verdict == "no evidence":
         return (
             f"{name}: no evidence {own.unseen}, {p} by {by}; a uniform effect of "
