@@ -4,7 +4,6 @@ import contextlib
 import csv
 import datetime
 import io
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -129,7 +128,7 @@ class CsvTable:
     Attributes:
         n_blank: Blank lines outside quotes, and empty rows, above a row that was read.
         span: First and last column, once a row was read.
-        notes: Which of two readings was taken, where rows or cells would differ, and how
+        notes: Which of two readings was taken, where rows or cells would differ; how
             many blank columns are left out.
     """
 
@@ -266,8 +265,10 @@ class CsvTable:
         blank = {i for i, name in enumerate(header) if not name}
         reader = self._reader(io.StringIO(text, newline=""), is_bare=is_bare)
         with contextlib.suppress(csv.Error):
-            for values in itertools.takewhile(lambda _: blank, reader):
+            for values in reader if blank else ():
                 blank -= {i for i in blank if values[i : i + 1] and values[i].strip()}
+                if not blank:
+                    break
         return blank
 
     def _check_names(self, names: Sequence[tuple[int, str]], where: str) -> None:

@@ -13,12 +13,16 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from jaxcontam.data.benchmark import read_text
+from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
 from jaxcontam.replication.instances import (
+    PLACE,
     Instance,
     filled,
     new_piece,
@@ -27,6 +31,7 @@ from jaxcontam.replication.instances import (
 )
 from jaxcontam.replication.overlap import common_words, stands_within
 from jaxcontam.scoring.completer import Completer, Completion, without_thoughts
+from jaxcontam.terminal import printable
 
 Judgement = Literal["exact", "near", "no"]
 """An exact copy of the reference, a near-exact one, or none."""
@@ -408,14 +413,47 @@ _ANSWER = re.compile(
 )
 
 
-def llm_judge_version() -> str:
-    """Name of the prompt with a digest of its words."""
-    return "llm-1@" + hashlib.sha256(_PROMPT.encode()).hexdigest()[:12]
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class JudgePrompt:
+    """A question about a reference and a candidate, which its places stand for.
+
+    Its answers are grades or judgements; who asks knows which. The version is a name
+    with a digest of the text.
+    """
+
+    text: str
+    version: str
+
+    @classmethod
+    def of(cls, name: str, text: str) -> "JudgePrompt":
+        """The question with its version."""
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return cls(text=text, version=f"{name}@{digest}")
+
+    def asked(self, reference: str, candidate: str) -> str:
+        """The question about one pair; braces inside a text stay as they are."""
+        return filled(self.text, reference=reference, candidate=candidate.strip())
 
 
-def judge_prompt(reference: str, candidate: str) -> str:
-    """The question about one pair, with five examples."""
-    return filled(_PROMPT, reference=reference, candidate=candidate.strip())
+OWN_PROMPT = JudgePrompt.of("llm-1", _PROMPT)
+"""Our words, with five examples of our own."""
+
+_JUDGE_PLACES = ("reference", "candidate")
+
+
+def load_judge_prompt(path: Path) -> JudgePrompt:
+    """The question in a text file; InputError if it lacks a place or has another."""
+    if path.suffix.lower() != ".txt":
+        raise InputError(f"{path}: a judge's prompt is a .txt file")
+    text = read_text(path).replace("\r\n", "\n").strip("\n")
+    hint = "places: " + " ".join(f"{{{place}}}" for place in _JUDGE_PLACES)
+    found = dict.fromkeys(PLACE.findall(text))
+    for place in _JUDGE_PLACES:
+        if place not in found:
+            raise InputError(f"{path}: no place {{{place}}}", hint=hint)
+    if others := [place for place in found if place not in _JUDGE_PLACES]:
+        raise InputError(f"{path}: unknown place {{{others[0]}}}", hint=hint)
+    return JudgePrompt.of(printable(path.stem), text)
 
 
 def judge_llm(
@@ -423,12 +461,14 @@ def judge_llm(
     instances: Sequence[Instance],
     completions: Sequence[Completion],
     *,
+    prompt: JudgePrompt = OWN_PROMPT,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Judged:
     """Ask a chat model about each completion, at temperature 0.
 
-    Nobody is asked about empty completions, which are no copies.
+    Nobody is asked about empty completions, which are no copies. Whatever the words of
+    the prompt are, answers are those of `parse_judgement`.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, figure 2: the plan of its prompt, with
@@ -439,7 +479,7 @@ def judge_llm(
     ]
     n_refused = labels.count(None)
     prompts = {
-        i: judge_prompt(instance.second_piece, candidate)
+        i: prompt.asked(instance.second_piece, candidate)
         for i, instance in enumerate(instances)
         if not completions[i].refused
         and (candidate := new_piece(instance, completions[i].text))

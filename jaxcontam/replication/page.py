@@ -73,7 +73,7 @@ _ROWS = (
         name="judge_human",
         label="people",
         gives="agreement of the judges with people",
-        needs="annotate.csv filled in (--annotated)",
+        needs="annotate.csv filled in (--judge FILE.csv)",
         cost="none",
         finds="what people call a copy",
         source=_GOLCHIN,
@@ -283,7 +283,7 @@ _CHECK = (
     " in this folder; no model is needed. ",
     Code("annotate.csv"),
     " is a blind sheet for people's labels: ",
-    Code("--annotated"),
+    Code("--judge annotate.csv"),
     " reads it back.",
 )
 _MEASURES = {"rouge_l": "ROUGE-L", "bleurt": "BLEURT", "embedding": "embedding cosine"}

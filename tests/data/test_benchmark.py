@@ -270,7 +270,9 @@ def test_a_first_row_of_data_is_not_taken_for_names(tmp_path):
 
 
 SIGNS, CELLS = "quotes are characters", "quotes enclose cells"
-EMPTY_1, EMPTY_3 = (f"{n} without a name" for n in ("1 empty column", "3 empty columns"))
+EMPTY_1, EMPTY_3 = (
+    f"{n} without a name" for n in ("1 empty column", "3 empty columns")
+)
 Q3, Q2 = '"id"\t"text"\n', "q\ta\n"
 
 
