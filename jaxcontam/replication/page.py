@@ -50,7 +50,7 @@ _ROWS = (
     ReplicationMethod(
         name="judge_local",
         label="local judge",
-        gives="verdict: 1 exact copy, or 2 near-exact ones of 10 (5 of 50); without a "
+        gives="verdict: 1 exact copy, or 2 near-exact ones of 10 (8 of 50); without a "
         "control and a reference model at most suspected",
         cost="k answers, and k of a control; both of a reference",
         finds="copies word for word, or nearly; also texts known from elsewhere, which "
