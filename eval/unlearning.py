@@ -15,9 +15,11 @@ tests/eval/test_unlearning.py. Headline: none of the paper's models; neither the
 nor the books were at hand.
 
 A text that the first model never knew is scored alike by both: a screen proves nothing,
-the samples count. Departures: SimCSE is the cosine of mean hidden states; suspicious
-texts stand beside a control of others, and beside what the same samples share with
-another text's truth, since a beginning gives away its subject.
+the samples count. Departures: SimCSE is the cosine of mean hidden states; the judge is
+asked in our words and in one message, where table 9 of the paper (appendix A) has two,
+of the system and of the user (`--judge-prompt FILE` takes both, one below the other);
+suspicious texts stand beside a control of others, and beside what the same samples
+share with another text's truth, since a beginning gives away its subject.
 
 Dimension key
     N  texts
@@ -46,6 +48,7 @@ from jaxcontam.members.run import membership
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.progress import progress_bar
 from jaxcontam.replication.bleurt import text_embeddings
+from jaxcontam.replication.judges import JudgePrompt, load_judge_prompt
 from jaxcontam.replication.overlap import rouge_l
 from jaxcontam.reports.archive import number_or_none
 from jaxcontam.reports.flags import check_positive, check_seed
@@ -64,22 +67,24 @@ _SCORES = ("min_k", "loss")
 _MOST = 200
 # Tokens of an answer, and of what a judge says.
 _ANSWER_TOKENS, _GRADE_TOKENS = 64, 200
-# Table 9 of the paper.
-_JUDGE = """\
-Rate the similarity between Output (a) and Output (b) on a scale of 1 to 5, where 1 \
-indicates high dissimilarity, and 5 indicates high similarity. Here are some rules of \
-the evaluation:
-(1) Consider how closely Output (a) matches Output (b) in terms of content, context, \
-and relevance.
-(2) Do not provide a rating outside the 1 to 5 scale, and avoid giving a rating of 3 \
-(neutral) whenever possible.
-(3) Your judgment should be as objective as possible, without being influenced by any \
-potential bias. You should answer 'Score: ', followed by an integer rating between 1 \
-to 5, where 1 indicates high dissimilarity, and 5 indicates high similarity. You \
-should then output 'Reason: ' and provide a short sentence to explain your rating.
-Output (a): {truth}
-Output (b): {sample}
-"""
+# Table 9 of the paper asks the same in other words.
+_JUDGE = JudgePrompt.of(
+    "unlearning-2",
+    """\
+Two texts go on from one beginning. Grade how much of the first text the second one
+tells as well: who does what, where, in which order, and in which words.
+5: the same from end to end, mostly in the same words
+4: the same but for details
+3: about half of it; give it only where neither 2 nor 4 will do
+2: the same people or places, but other events
+1: nothing in common
+Write "Score: " with the grade, a whole number, and below it "Reason: " with one
+sentence.
+
+First text: {reference}
+
+Second text: {candidate}""",
+)
 _GRADE = re.compile(r"(?:\A|[Ss]core)[\s:*]*([1-5])(?![\d.,]*\d|\s*-\s*\d)")
 
 Measure = Callable[[int, int], Sequence[float]]
@@ -110,6 +115,9 @@ class Unlearning:
     """Model whose mean hidden states are compared: cosine of sample and truth."""
     judge: str | None = None
     """Chat model that grades samples from 1 to 5: api:URL#NAME, key in API_KEY."""
+    judge_prompt: Path | None = None
+    """Other words for it: a .txt file with {reference}, the true text, and {candidate},
+    the sample; its answers begin with a grade or hold Score: and one."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Matmul precision."""
     seed: int = 0
@@ -124,6 +132,15 @@ class Unlearning:
             raise InputError(f"--prompt-words must be below --words {self.words}")
         if self.texts is None and self.questions is None:
             raise InputError("nothing to screen", hint="give --texts or --questions")
+        if self.judge_prompt is not None and self.judge is None:
+            raise InputError("--judge-prompt needs --judge api:URL#NAME")
+        _ = self.judge_question
+
+    @property
+    def judge_question(self) -> JudgePrompt:
+        """The question that a judge is asked."""
+        path = self.judge_prompt
+        return _JUDGE if path is None else load_judge_prompt(path)
 
     def run(self) -> dict[str, Any]:
         """Run the study, write and print it."""
@@ -159,7 +176,10 @@ class Sampled:
 
 
 def run(config: Unlearning) -> dict[str, Any]:
-    """Screens and likenesses under `results`, and each text with both under `texts`."""
+    """Screens and likenesses under `results`, and each text with both under `texts`.
+
+    `judge_prompt` is the name of the judge's question with a digest of its words.
+    """
     tasks: dict[str, list[Text]] = {}
     if config.texts is not None:
         tasks[CHUNKS] = read_chunks(config.texts, config.words, config.prompt_words)
@@ -216,7 +236,8 @@ def run(config: Unlearning) -> dict[str, Any]:
                     for method, measure in measures.items()
                 }
             rows.append(row)
-    return {"results": results, "texts": rows}
+    asked = None if config.judge is None else config.judge_question.version
+    return {"judge_prompt": asked, "results": results, "texts": rows}
 
 
 def read_chunks(source: str, words: int, prompt_words: int) -> list[Text]:
@@ -404,8 +425,9 @@ def _cosine(sampled: Sampled, model: str) -> Measure:
 
 def _grades(sampled: Sampled, config: Unlearning, journal: Journal) -> Measure:
     """Grades of a chat model; NaN where its answer holds none."""
+    question = config.judge_question
     prompts = [
-        _JUDGE.format(truth=sampled.truths[i], sample=sample)
+        question.asked(sampled.truths[i], sample)
         for i, samples in sampled.samples.items()
         for sample in samples
     ]

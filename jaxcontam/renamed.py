@@ -27,6 +27,7 @@ GONE = {
     "replicate --k": "--sample N",
     "replicate --group-field": "--fields document=FIELD",
     "replicate --label-field": "--fields label=FIELD",
+    "replicate --annotated": "--judge FILE.csv",
     "overlap --text-field": "--corpus-field FIELD",
     "overlap --budget": "--max-queries N",
     "variants --text-field": "--fields text=FIELD",

@@ -11,7 +11,8 @@ nothing is downloaded. Headline: docs/log.
 One recipe and one size of model: larger models replicate after fewer copies (Carlini et
 al. 2023, arXiv:2202.07646). Silence does not prove that a model did not read a set.
 With `--recorded DIR` no model is trained: tables 1 and 2 of the paper are made of
-completions that came with it.
+completions that came with it, and the local judge's constants are chosen on them
+(`git clone https://github.com/shahriargolchin/time-travel-in-llms`, DIR its results/).
 """
 
 import contextlib
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.python_docs import read_python_docs
+from eval.replication.constants import choice, constant_grids, labelled
 from eval.replication.models import (
     CONTROL,
     DATASET,
@@ -38,7 +40,12 @@ from eval.replication.models import (
     plant,
     take_paragraphs,
 )
-from eval.replication.recorded import grids, recorded_partitions, successes
+from eval.replication.recorded import (
+    grids,
+    read_recorded_folder,
+    recorded_partitions,
+    successes,
+)
 from eval.study import (
     Clock,
     Column,
@@ -75,8 +82,9 @@ class Replication(StudyFlags):
     """Train models on instances, then see which of them they write by heart."""
 
     recorded: Path | None = None
-    """Folder of SET/SPLIT/FILE.csv with completions: train nothing, and write the
-    paper's tables alone, as recorded.md and recorded.json of --out."""
+    """Folder of MODEL/SET/SPLIT/FILE.csv with completions, such as results/ of
+    github.com/shahriargolchin/time-travel-in-llms: train nothing, and write the paper's
+    tables alone, as recorded.md and recorded.json of --out."""
     models: int = 3
     """Models, each with its own draw."""
     any_code: bool = False
@@ -95,15 +103,7 @@ class Replication(StudyFlags):
         """Train and ask what is missing, print the table; returns what was found."""
         clock = Clock.start()
         if self.recorded is not None:
-            partitions = recorded_partitions(self.recorded, seed=self.seed)
-            return finish_study(
-                "replication",
-                self,
-                clock=clock,
-                numbers={"table_1": successes(partitions)},
-                grids=grids(partitions),
-                file="recorded",
-            )
+            return self._tables(self.recorded, clock)
         texts = take_paragraphs(read_python_docs().documents)
         scale = TINY if self.tiny else FULL
         rows = []
@@ -128,6 +128,29 @@ class Replication(StudyFlags):
             },
             grids=[table(rows, scale.copies)],
             file=Path(REPORT_NAME).stem,
+        )
+
+    def _tables(self, folder: Path, clock: Clock) -> dict[str, Any]:
+        """Tables of recorded completions, and constants chosen on them."""
+        recorded = read_recorded_folder(folder)
+        partitions = recorded_partitions(
+            recorded, seed=self.seed, folder=folder.resolve().name
+        )
+        tables, numbers = grids(partitions), {}
+        rows = labelled(recorded)
+        if len(set(rows.places)) > 1:
+            found = choice(rows)
+            tables += constant_grids(found)
+            numbers["constants"] = dataclasses.asdict(found)
+        by_model = grouped(partitions, lambda one: one.model)
+        numbers["table_1"] = {name: successes(own) for name, own in by_model.items()}
+        return finish_study(
+            "replication",
+            self,
+            clock=clock,
+            numbers=numbers,
+            grids=tables,
+            file="recorded",
         )
 
 

@@ -55,10 +55,10 @@ FORMULAS: Mapping[str, str] = {
     "con_recall": "(LL(x | non-members) - 0.5 LL(x | members)) / LL(x)",
     "codec": "mean log p of x - mean log p of x after another text of its file",
     "gradient_norm": "-||gradient of the mean loss of x by all weights||",
-    "judge_local": "1 exact or 2 near-exact copies of 10 (5 of 50); near-exact: "
-    "(ROUGE-L precision + content-word precision) / 2 >= 0.70",
-    "judge_llm": "1 exact or 2 near-exact copies of 10 (5 of 50), as the model labels",
-    "judge_human": "1 exact or 2 near-exact copies of 10 (5 of 50), as people label",
+    "judge_local": "1 exact or 2 near-exact copies of 10 (8 of 50); near-exact: "
+    "(ROUGE-L precision + content-word precision) / 2 >= 0.68",
+    "judge_llm": "1 exact or 2 near-exact copies of 10 (8 of 50), as the model labels",
+    "judge_human": "1 exact or 2 near-exact copies of 10 (8 of 50), as people label",
     "rouge_l_sign_flip": "p = P(sum of +-d[i] >= sum of d[i]), d[i] = ROUGE-L(guided) "
     "- ROUGE-L(general)",
     "rouge_l_paired_bootstrap": "p = (1 + #{mean(d*) <= 0}) / 10,001, d* drawn from d",

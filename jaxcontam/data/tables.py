@@ -1,5 +1,6 @@
 """Rows of .parquet files, with values as in parsed JSON, and of .csv and .tsv."""
 
+import contextlib
 import csv
 import datetime
 import io
@@ -121,13 +122,14 @@ class CsvTable:
     """Rows of a .csv or .tsv file below its header.
 
     Quotes enclose cells; in a .tsv they may be characters: whichever reads every row to
-    the width of the header. Columns without a name at the end, which spreadsheets
-    write, are none as long as they are blank; a first line such as `sep=,` is no row.
+    the width of the header. Columns without a name, which spreadsheets write, are none
+    as long as they are blank; a first line such as `sep=,` is no row.
 
     Attributes:
         n_blank: Blank lines outside quotes, and empty rows, above a row that was read.
         span: First and last column, once a row was read.
-        notes: Which of two readings was taken, where rows or cells would differ.
+        notes: Which of two readings was taken, where rows or cells would differ; how
+            many blank columns are left out.
     """
 
     def __init__(
@@ -147,16 +149,18 @@ class CsvTable:
         path, blank = self._path, 0
         start = _after_separator(path, self._text, self._delimiter)
         csv.field_size_limit(max(csv.field_size_limit(), len(self._text) + 1))
-        is_bare, self.notes = self._quoting(self._text[start:])
+        text = self._text[start:]
+        is_bare, self.notes = self._quoting(text)
 
         def lines() -> Iterator[str]:
-            for line in io.StringIO(self._text[start:], newline=""):
+            for line in io.StringIO(text, newline=""):
                 taken.append(line)
                 yield line
 
         reader = self._reader(lines(), is_bare=is_bare)
         written: list[str] | None = None
         header: list[str] = []
+        kept: list[int] = []
         try:
             for values in reader:
                 raw = "".join(taken).rstrip("\r\n")
@@ -168,8 +172,14 @@ class CsvTable:
                 self.n_blank = blank
                 if written is None:
                     written = values
-                    header = self._header(values, where)
-                    self.span = f"{header[0]} to {header[-1]}"
+                    header = self._header(values)
+                    blank_columns = self._blank_columns(text, header, is_bare=is_bare)
+                    kept = [i for i in range(len(header)) if i not in blank_columns]
+                    if not self._no_header:
+                        self._check_names([(i, header[i]) for i in kept], where)
+                    if n_blank := len(values) - len(kept):
+                        self.notes += (_blank_words(n_blank),)
+                    self.span = f"{header[kept[0]]} to {header[kept[-1]]}"
                     if not self._no_header:
                         continue
                 if (cells := fitting_cells(values, header, written)) is None:
@@ -184,7 +194,7 @@ class CsvTable:
                     n_equal.update(i for i, (name, cell) in pairs if name == cell != "")
                 if again := [header[i] for i, n in n_equal.items() if n > 1]:
                     raise self._refusal(f"{path}:1", header, again[0])
-                yield where, raw, dict(zip(header, cells, strict=True))
+                yield where, raw, {header[i]: cells[i] for i in kept}
         except csv.Error as e:
             raise InputError(
                 f"{path}:{reader.line_num + (start > 0)}: not {path.suffix} ({e})"
@@ -242,14 +252,31 @@ class CsvTable:
             pass
         return _Reading(n_rows, n_lines, len(header), has_inner)
 
-    def _header(self, values: list[str], where: str) -> list[str]:
+    def _header(self, values: list[str]) -> list[str]:
         """Names of the columns, from the first row or from their positions."""
         if self._no_header:
             return [f"column_{i}" for i in range(1, len(values) + 1)]
-        values = without_blank_end(values)
+        return without_blank_end(values)
+
+    def _blank_columns(
+        self, text: str, header: Sequence[str], *, is_bare: bool
+    ) -> set[int]:
+        """Columns without a name and without a cell, as far as rows can be read."""
+        blank = {i for i, name in enumerate(header) if not name}
+        reader = self._reader(io.StringIO(text, newline=""), is_bare=is_bare)
+        with contextlib.suppress(csv.Error):
+            for values in reader if blank else ():
+                blank -= {i for i in blank if values[i : i + 1] and values[i].strip()}
+                if not blank:
+                    break
+        return blank
+
+    def _check_names(self, names: Sequence[tuple[int, str]], where: str) -> None:
+        """Refuse the names of columns, each with its place, that tell none apart."""
+        values = [name for _, name in names]
         if data := next(filter(_is_sentence, values), None):
             raise self._refusal(where, values, data)
-        nameless = [str(i) for i, name in enumerate(values, 1) if not name]
+        nameless = [str(i + 1) for i, name in names if not name]
         if len(nameless) > 1:
             raise InputError(
                 f"{where}: columns {', '.join(nameless)} have no name",
@@ -259,7 +286,6 @@ class CsvTable:
             if number := next(filter(is_number, repeated), None):
                 raise self._refusal(where, values, number)
             raise InputError(f"{where}: two columns named {min(repeated)!r}")
-        return values
 
     def _refusal(self, where: str, header: Sequence[str], data: str) -> InputError:
         names = self._delimiter.join(["question", *"abcdefgh"][: len(header)])
@@ -299,6 +325,11 @@ def fitting_cells(
     if n < len(values) <= len(written) and not any(map(str.strip, values[n:])):
         return values[:n]
     return None
+
+
+def _blank_words(n: int) -> str:
+    columns = "columns" if n > 1 else "column"
+    return f"{n} empty {columns} without a name left out"
 
 
 def _after_separator(path: Path, text: str, delimiter: str) -> int:

@@ -23,6 +23,11 @@ from jaxcontam.replication.design import (
     check_reference,
     plan_replication,
 )
+from jaxcontam.replication.judges import (
+    OWN_PROMPT,
+    JudgePrompt,
+    load_judge_prompt,
+)
 from jaxcontam.replication.page import (
     COMMAND,
     replication_sentences,
@@ -69,9 +74,10 @@ from jaxcontam.scoring.prompted_model import (
 )
 from jaxcontam.terminal import Terminal
 
+_LOCAL = "local"
 # Flags of the run itself; all others say how a model is asked.
 _WITH_RECORDED = {
-    *("recorded", "control", "fields", "compare", "judge", "annotated"),
+    *("recorded", "control", "fields", "compare", "judge", "judge_prompt"),
     *("concurrency", "budget", "price", "retry_refused", "seed", "out", "json"),
 }
 _bar = functools.partial(progress_bar, unit="answers/s")
@@ -109,11 +115,12 @@ class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
     suspected."""
     recorded: Path | None = None
     """Judge completions made elsewhere: a .csv with a row per instance."""
-    judge: str = "local"
-    """local, or in addition a chat model api:URL#NAME, which then decides."""
-    annotated: Path | None = None
-    """Sheet of people's labels, from annotate.csv of an earlier run, to report
-    agreement."""
+    judge: tuple[str, ...] = (_LOCAL,)
+    """local; in addition a chat model api:URL#NAME, which then decides; and a sheet of
+    people's labels, annotate.csv of an earlier run, to report agreement."""
+    judge_prompt: Path | None = None
+    """Other words for the chat model that judges: a .txt file with {reference} and
+    {candidate}."""
     retry_refused: bool = False
     """Repeat requests that a server refused in an earlier run."""
     dry_run: bool = False
@@ -131,12 +138,14 @@ class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
             )
         elif self.reference is not None:
             check_reference(self)
-        if self.judge != "local":
-            if not self.judge.startswith(PREFIX):
-                raise InputError(
-                    f"--judge must be local or api:URL#NAME, got {self.judge!r}"
-                )
-            parse_api(self.judge, flag="--judge")
+        if self._chat_judge is not None:
+            parse_api(self._chat_judge, flag="--judge")
+        elif self.judge_prompt is not None:
+            raise InputError(
+                "--judge-prompt needs a chat model",
+                hint="name it: --judge api:URL#NAME",
+            )
+        _ = self._sheet, self._judge_prompt
         if self.task == "plain" and self._measures:
             raise InputError(
                 f"--compare {self._measures[0]} compares two instructions, and --task "
@@ -152,6 +161,32 @@ class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
     @property
     def _measures(self) -> tuple[str, ...]:
         return tuple(name for name in self.settings if name in MEASURES)
+
+    @property
+    def _chat_judge(self) -> str | None:
+        return _one([word for word in self.judge if word.startswith(PREFIX)])
+
+    @property
+    def _sheet(self) -> Path | None:
+        """People's labels."""
+        others = [
+            word
+            for word in self.judge
+            if word != _LOCAL and not word.startswith(PREFIX)
+        ]
+        for word in others:
+            if not (word.lower().endswith(".csv") or Path(word).exists()):
+                raise InputError(
+                    "--judge takes local, api:URL#NAME and a sheet of labels .csv, got "
+                    f"{word!r}"
+                )
+        sheet = _one(others)
+        return None if sheet is None else Path(sheet)
+
+    @property
+    def _judge_prompt(self) -> JudgePrompt:
+        path = self.judge_prompt
+        return OWN_PROMPT if path is None else load_judge_prompt(path)
 
     def _check_recorded(self) -> None:
         if self.model is not None:
@@ -190,8 +225,8 @@ class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
             assert self.benchmark is not None
             plan = plan_replication(self.benchmark, self)
             # Faults of what is needed last are found before anything is paid for.
-            if self.annotated is not None and not is_filled(self.annotated):
-                raise InputError(f"{self.annotated}: no label is filled in")
+            if self._sheet is not None and not is_filled(self._sheet):
+                raise InputError(f"{self._sheet}: no label is filled in")
             check_references(self)
             if self.dry_run:
                 Terminal().say(self._planned(plan, settings))
@@ -202,17 +237,17 @@ class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
                 out = self._folder(plan, asked[0].name)
                 make_folder(out)
                 found = ask(plan, *asked, measures=measures, watch=watch, bar=_bar)
-        if self.annotated is not None:
-            found = labelled_by(found, self.annotated)
+        if self._sheet is not None:
+            found = labelled_by(found, self._sheet)
         make_folder(out)
-        if self.judge != "local":
+        if self._chat_judge is not None:
             with open_judge(
-                self.judge,
+                self._chat_judge,
                 asked=(self.model, self.reference),
                 journal=Journal(out / JOURNAL_NAME),
                 settings=settings,
             ) as judge:
-                found = judged_by(found, judge, bar=_bar)
+                found = judged_by(found, judge, prompt=self._judge_prompt, bar=_bar)
         words = [path_word(w) for w in (self.model, self.benchmark) if w is not None]
         found = dataclasses.replace(found, command=(COMMAND, *words, *flags_of(self)))
         write_sheet(found, out)
@@ -301,9 +336,10 @@ class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
                 else:
                     n_asked = len(one.bodies)
                     said.append(before + _local_words(plan, model, prompts, n_asked))
-        if self.judge != "local":
-            judge, judges = parse_api(self.judge, flag="--judge"), CountingCompleter()
-            judged_by(found, judges)
+        if self._chat_judge is not None:
+            judge = parse_api(self._chat_judge, flag="--judge")
+            judges = CountingCompleter()
+            judged_by(found, judges, prompt=self._judge_prompt)
             most = estimate(judge, PATH, judges.bodies, budget=budget)
             words = (
                 f"The judge: at most {counted(most.n_requests, 'request')}, "
@@ -317,6 +353,13 @@ class Replicate(SpendingFlags, DtypeFlags, ReportFlags, ReplicationDesign):
         if self.model in served:
             return " ".join([*said, "Nothing was sent."])
         return "\n".join(said)
+
+
+def _one(words: Sequence[str]) -> str | None:
+    """The one judge of a kind."""
+    if len(words) > 1:
+        raise InputError(f"--judge takes one of a kind, got {' and '.join(words)}")
+    return next(iter(words), None)
 
 
 def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:

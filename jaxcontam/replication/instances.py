@@ -426,7 +426,9 @@ def _is_abbreviated(text: str, end: re.Match[str]) -> bool:
 
 
 _PLACES = ("split_name", "dataset_name", "input", "label")
-_PLACE = re.compile(r"\{(\w+)\}")
+PLACE = re.compile(r"\{(\w+)\}")
+"""A place of a template."""
+
 _ARMS = ("guided", "general")
 _OWN = Path(__file__).parent / "prompts.toml"
 
@@ -498,7 +500,7 @@ def load_prompts(task: str, path: Path | None = None) -> Prompts:
 def _template(where: str, template: object) -> str:
     if not isinstance(template, str):
         raise InputError(f"{where}: must be a text")
-    for name in _PLACE.findall(template):
+    for name in PLACE.findall(template):
         if name not in _PLACES:
             raise InputError(
                 f"{where}: unknown place {{{name}}}",
@@ -518,7 +520,7 @@ def _template(where: str, template: object) -> str:
 
 def filled(template: str, **values: str) -> str:
     """A template with its places filled; braces inside a value stay as they are."""
-    return _PLACE.sub(lambda place: values[place[1]], template)
+    return PLACE.sub(lambda place: values[place[1]], template)
 
 
 def _prompt(template: str, instance: Instance, **names: str) -> str:

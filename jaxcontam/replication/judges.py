@@ -1,10 +1,11 @@
 """Judges of completions: the local one, a chat model, and people.
 
-The local judge needs no model: equality of words, and two shares of them. Its constants
-were chosen on the 280 completions that came with the paper, of which people call 20
-copies; so how well the rule agrees with those people is no forecast of how well it does
-elsewhere. Second pieces that follow from the first one by rule are found here as well:
-anybody writes those who has read the first piece, and nothing else.
+The local judge needs no model: equality of words, and two shares of them. Two of its
+constants are chosen by cross-validation on the 280 completions that came with the
+paper, of which people call 20 copies; the others were set by hand on half of them. So
+how well the rule agrees with those people is no forecast of how well it does elsewhere.
+Second pieces that follow from the first one by rule are found here as well: anybody
+writes those who has read the first piece, and nothing else.
 """
 
 import dataclasses
@@ -13,12 +14,16 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from jaxcontam.data.benchmark import read_text
+from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress
 from jaxcontam.replication.instances import (
+    PLACE,
     Instance,
     filled,
     new_piece,
@@ -27,6 +32,7 @@ from jaxcontam.replication.instances import (
 )
 from jaxcontam.replication.overlap import common_words, stands_within
 from jaxcontam.scoring.completer import Completer, Completion, without_thoughts
+from jaxcontam.terminal import printable
 
 Judgement = Literal["exact", "near", "no"]
 """An exact copy of the reference, a near-exact one, or none."""
@@ -66,13 +72,15 @@ def is_copy(label: Judgement | None) -> bool:
 
 
 # Changes with any constant or rule of `judge_pair`.
-_JUDGE_VERSION = "local-2"
+_JUDGE_VERSION = "local-3"
 
-NEAR = 0.70
+NEAR = 0.68
 """`near_score` from which a completion is called near-exact."""
 
-# Score of BLEURT-20 from which it is, where such scores are at hand.
-_NEAR_BLEURT = 0.755
+NEAR_BLEURT = 0.765
+"""Score of BLEURT-20 from which it is, where such scores are at hand. Both are what
+`python -m eval.replication --recorded DIR` chooses."""
+
 # A reference of fewer words is met by chance.
 _FEWEST_NEAR = 3
 # A copy of this many words counts anywhere in a completion.
@@ -107,12 +115,13 @@ def judge_local(
     completions: Sequence[Completion],
     *,
     bleurt: np.ndarray | None = None,
+    near: float = NEAR,
 ) -> Judged:
     """Say of each completion whether it is an exact or a near-exact copy.
 
     Refused ones are counted, not judged. `bleurt` (N,) are scores of BLEURT-20, nan
     where there is none, which find copies in other words; no other model's scores will
-    do.
+    do. Another `near` than the default is for studies.
     """
     labels: list[Judgement | None] = []
     pairs = zip(instances, completions, strict=True)
@@ -122,7 +131,7 @@ def judge_local(
             continue
         meaning = None if bleurt is None else float(bleurt[i])
         found: set[Judgement] = {
-            judge_pair(instance.second_piece, candidate, bleurt=meaning)
+            judge_pair(instance.second_piece, candidate, bleurt=meaning, near=near)
             for candidate in possible_pieces(instance, completion.text)
         }
         labels.append(min(found, key=_STRONGEST.index))
@@ -130,15 +139,15 @@ def judge_local(
 
 
 def judge_pair(
-    reference: str, candidate: str, *, bleurt: float | None = None
+    reference: str, candidate: str, *, bleurt: float | None = None, near: float = NEAR
 ) -> Judgement:
     """Judge a candidate: an exact copy of the reference, a near-exact one, or none.
 
     Exact: the same words, whatever their case and the marks between them; or, of a
     reference of 8 words or more, the same words one after the other anywhere in the
     candidate. Near-exact: at least 3 words each, a quarter of the reference's words in
-    order, two of its content words and a quarter of them, and a `near_score` of 0.70
-    or more or a BLEURT-20 score of 0.755 or more. A candidate of more than twice the
+    order, two of its content words and a quarter of them, and a `near_score` of 0.68
+    or more or a BLEURT-20 score of 0.765 or more. A candidate of more than twice the
     reference's words is cut to as many before that.
 
     Source:
@@ -162,8 +171,8 @@ def judge_pair(
     if n_shared < max(min(_FEWEST_CONTENT, len(content)), _LEAST_RECALL * len(content)):
         return "no"
     # A nan is at least nothing.
-    has_meaning = bleurt is not None and bleurt >= _NEAR_BLEURT
-    return "near" if has_meaning or near_score(wanted, found) >= NEAR else "no"
+    has_meaning = bleurt is not None and bleurt >= NEAR_BLEURT
+    return "near" if has_meaning or near_score(wanted, found) >= near else "no"
 
 
 def near_score(wanted: Sequence[str], found: Sequence[str]) -> float:
@@ -408,14 +417,47 @@ _ANSWER = re.compile(
 )
 
 
-def llm_judge_version() -> str:
-    """Name of the prompt with a digest of its words."""
-    return "llm-1@" + hashlib.sha256(_PROMPT.encode()).hexdigest()[:12]
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class JudgePrompt:
+    """A question about a reference and a candidate, which its places stand for.
+
+    Its answers are grades or judgements; who asks knows which. The version is a name
+    with a digest of the text.
+    """
+
+    text: str
+    version: str
+
+    @classmethod
+    def of(cls, name: str, text: str) -> "JudgePrompt":
+        """The question with its version."""
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return cls(text=text, version=f"{name}@{digest}")
+
+    def asked(self, reference: str, candidate: str) -> str:
+        """The question about one pair; braces inside a text stay as they are."""
+        return filled(self.text, reference=reference, candidate=candidate.strip())
 
 
-def judge_prompt(reference: str, candidate: str) -> str:
-    """The question about one pair, with five examples."""
-    return filled(_PROMPT, reference=reference, candidate=candidate.strip())
+OWN_PROMPT = JudgePrompt.of("llm-1", _PROMPT)
+"""Our words, with five examples of our own."""
+
+_JUDGE_PLACES = ("reference", "candidate")
+
+
+def load_judge_prompt(path: Path) -> JudgePrompt:
+    """The question in a text file; InputError if it lacks a place or has another."""
+    if path.suffix.lower() != ".txt":
+        raise InputError(f"{path}: a judge's prompt is a .txt file")
+    text = read_text(path).replace("\r\n", "\n").strip("\n")
+    hint = "places: " + " ".join(f"{{{place}}}" for place in _JUDGE_PLACES)
+    found = dict.fromkeys(PLACE.findall(text))
+    for place in _JUDGE_PLACES:
+        if place not in found:
+            raise InputError(f"{path}: no place {{{place}}}", hint=hint)
+    if others := [place for place in found if place not in _JUDGE_PLACES]:
+        raise InputError(f"{path}: unknown place {{{others[0]}}}", hint=hint)
+    return JudgePrompt.of(printable(path.stem), text)
 
 
 def judge_llm(
@@ -423,12 +465,14 @@ def judge_llm(
     instances: Sequence[Instance],
     completions: Sequence[Completion],
     *,
+    prompt: JudgePrompt = OWN_PROMPT,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Judged:
     """Ask a chat model about each completion, at temperature 0.
 
-    Nobody is asked about empty completions, which are no copies.
+    Nobody is asked about empty completions, which are no copies. Whatever the words of
+    the prompt are, answers are those of `parse_judgement`.
 
     Source:
         Golchin and Surdeanu, arXiv:2308.08493, figure 2: the plan of its prompt, with
@@ -439,7 +483,7 @@ def judge_llm(
     ]
     n_refused = labels.count(None)
     prompts = {
-        i: judge_prompt(instance.second_piece, candidate)
+        i: prompt.asked(instance.second_piece, candidate)
         for i, instance in enumerate(instances)
         if not completions[i].refused
         and (candidate := new_piece(instance, completions[i].text))

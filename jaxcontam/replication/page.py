@@ -50,7 +50,7 @@ _ROWS = (
     ReplicationMethod(
         name="judge_local",
         label="local judge",
-        gives="verdict: 1 exact copy, or 2 near-exact ones of 10 (5 of 50); without a "
+        gives="verdict: 1 exact copy, or 2 near-exact ones of 10 (8 of 50); without a "
         "control and a reference model at most suspected",
         cost="k answers, and k of a control; both of a reference",
         finds="copies word for word, or nearly; also texts known from elsewhere, which "
@@ -73,7 +73,7 @@ _ROWS = (
         name="judge_human",
         label="people",
         gives="agreement of the judges with people",
-        needs="annotate.csv filled in (--annotated)",
+        needs="annotate.csv filled in (--judge FILE.csv)",
         cost="none",
         finds="what people call a copy",
         source=_GOLCHIN,
@@ -285,7 +285,7 @@ _CHECK = (
     " in this folder; no model is needed. ",
     Code("annotate.csv"),
     " is a blind sheet for people's labels: ",
-    Code("--annotated"),
+    Code("--judge annotate.csv"),
     " reads it back.",
 )
 _MEASURES = {"rouge_l": "ROUGE-L", "bleurt": "BLEURT", "embedding": "embedding cosine"}

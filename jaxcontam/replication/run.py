@@ -28,7 +28,7 @@ from jaxcontam.replication.design import (
     plan_replication,
 )
 from jaxcontam.replication.hidden import COMPARISONS
-from jaxcontam.replication.judges import judge_llm, llm_judge_version
+from jaxcontam.replication.judges import OWN_PROMPT, JudgePrompt, judge_llm
 from jaxcontam.replication.judging import (
     CONTROL,
     OF_REFERENCE,
@@ -357,18 +357,24 @@ def labelled_by(analysis: ReplicationAnalysis, sheet: Path) -> ReplicationAnalys
 
 
 def judged_by(
-    analysis: ReplicationAnalysis, judge: Completer, *, bar: Bar = silent
+    analysis: ReplicationAnalysis,
+    judge: Completer,
+    *,
+    prompt: JudgePrompt = OWN_PROMPT,
+    bar: Bar = silent,
 ) -> ReplicationAnalysis:
     """The analysis with the labels of a chat model, which then decides."""
     partition, labels = analysis.partition, {}
     for name, arm in partition.arms.items():
         texts, seed = (arm.instances, arm.guided), analysis.seed
         with bar("judging") as progress:
-            labels[name] = judge_llm(judge, *texts, seed=seed, progress=progress)
+            labels[name] = judge_llm(
+                judge, *texts, prompt=prompt, seed=seed, progress=progress
+            )
     judged = dataclasses.replace(
         partition,
         llm=labels,
-        llm_version=f"{judge.name}, {llm_judge_version()}",
+        llm_version=f"{judge.name}, {prompt.version}",
         llm_decides=True,
         warnings=(*partition.warnings, *judge_notes(judge)),
     )

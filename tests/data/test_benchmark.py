@@ -265,6 +265,9 @@ def test_a_first_row_of_data_is_not_taken_for_names(tmp_path):
 
 
 SIGNS, CELLS = "quotes are characters", "quotes enclose cells"
+EMPTY_1, EMPTY_3 = (
+    f"{n} without a name" for n in ("1 empty column", "3 empty columns")
+)
 Q3, Q2 = '"id"\t"text"\n', "q\ta\n"
 
 
@@ -283,8 +286,10 @@ Q3, Q2 = '"id"\t"text"\n', "q\ta\n"
         (".csv", 'q,a\n"1","say ""x"""\n', ['1\tsay "x"'], None),
         (".tsv", Q2 + '1\tb\n"W\t2\n3\tc\n', ["1\tb", '"W\t2', "3\tc"], f"{SIGNS} ("),
         # What a spreadsheet writes besides.
-        (".csv", "q,a,\none,1,\n,2,\n", ["one\t1", "\t2"], None),
-        (".csv", "q,a,,,\none,1,,,\ntwo,2\n", ["one\t1", "two\t2"], None),
+        (".csv", "q,a,\none,1,\n,2,\n", ["one\t1", "\t2"], EMPTY_1),
+        (".csv", "q,a,,,\none,1,,,\ntwo,2\n", ["one\t1", "two\t2"], EMPTY_3),
+        (".csv", "q,,,a,\none,, ,1,\ntwo,,,2,\n", ["one\t1", "two\t2"], EMPTY_3),
+        (".tsv", "\tq\t\ta\n0\tx\t\t1\n", ["0\tx\t1"], EMPTY_1),
         (".csv", "sep=,\r\nq,a\r\none,1\r\n", ["one\t1"], None),
         (".tsv", '"SEP=\t"\nq\ta\none\t1\n', ["one\t1"], None),
         (".csv", ",q\n0,one\n1,two\n", ["0\tone", "1\ttwo"], None),

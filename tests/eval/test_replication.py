@@ -1,5 +1,6 @@
 """`eval.replication`: what is planted, its rule, and completions made elsewhere."""
 
+import dataclasses
 import itertools
 import os
 import re
@@ -8,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
+from eval.replication.constants import Labelled, choice, constant_grids, labelled
 from eval.replication.models import (
     CONTROL,
     DATASET,
@@ -32,12 +35,13 @@ from eval.replication.recorded import (
 from eval.replication.rule import accused
 from jaxcontam.errors import InputError
 from jaxcontam.replication.control import (
+    FALSE_NEAR,
     Side,
     beside_reference,
     more_copies,
     why_no_more,
 )
-from jaxcontam.replication.judges import Judged, consensus
+from jaxcontam.replication.judges import NEAR, NEAR_BLEURT, Judged, consensus
 from jaxcontam.replication.overlap import ROUGE_L, overlap_results, overlap_scores
 from jaxcontam.replication.recorded import read_recorded
 from tests.support.instances import judged, saved
@@ -137,7 +141,8 @@ def test_the_simulated_rule_is_that_of_the_library():
     assert all(set(words) == {True, False} for words in zip(*said, strict=True))
 
 
-# Completions and scores of Golchin and Surdeanu, arXiv:2308.08493: SET/PART/*.csv.
+# Completions and scores of Golchin and Surdeanu, arXiv:2308.08493, as their repository
+# has them below results/: MODEL/SET/PART/*.csv.
 PUBLISHED = Path(os.environ.get("JAXCONTAM_COMPLETIONS", "no completions"))
 needs_published = pytest.mark.skipif(
     not PUBLISHED.is_dir(),
@@ -248,67 +253,160 @@ def test_recorded_completions_fill_both_tables(tmp_path):
             row |= {ARMS[0]: second, BLEURT[0]: 0.99} if is_copy else {}
             rows.append(row)
         saved(tmp_path / f"mills/{split}/mills.csv", rows)
-    partitions = recorded_partitions(tmp_path, seed=0)
-    names = [(one.dataset, one.split) for one in partitions]
-    assert names == [("mills", "test"), ("mills", "train")]
-    assert [*successes(partitions).values()] == [(2, 2)] * 4 + [(1, 2)]
+    recorded = read_recorded_folder(tmp_path)
+    partitions = recorded_partitions(recorded, seed=0)
+    names = [(one.model, one.dataset, one.split) for one in partitions]
+    assert names == [("", "mills", "test"), ("", "mills", "train")]
+    assert [*successes(partitions).values()] == [(2, 2)] * 5 + [(1, 2)]
     saved(tmp_path / "alone.csv", rows)
     names = [one.name for one in read_recorded_folder(tmp_path)]
     assert names == ["alone", "mills/test", "mills/train"]
+    # Each model has its tables; the paper says what another method found of some.
+    recorded = [
+        dataclasses.replace(one, name=f"{model}/imdb/{one.name.split('/')[1]}")
+        for model in ("gpt4", "gpt3.5", "mine")
+        for one in recorded
+    ]
+    tables = grids(recorded_partitions(recorded, seed=0))
+    titles = [one.title.split(":")[0] for one in tables]
+    assert titles[::2] == [f"Table 1, {name}" for name in ("gpt4", "gpt3.5", "mine")]
+    cheat = [
+        [row[1:] for row in one.rows if row[0].startswith("Did-")] for one in tables
+    ]
+    said = [("0/2", "0.00%")], [("?",)] * 2, [("1/2", "50.00%")], [("x",)] * 2, [], []
+    assert tuple(cheat) == said
 
 
-# From here on: the fourteen partitions of GPT-3.5.
+def of_sets(*sets, model="m"):
+    """Rows of sets: (score by words, BLEURT, copy or not) of each."""
+    rows = [(f"s{i}", *row) for i, own in enumerate(sets) for row in own]
+    places, scores, bleurt, copies = map(np.array, zip(*rows, strict=True))
+    thresholds = np.arange(50, 101)[:, None] / 100
+    return Labelled(
+        models=np.full(len(rows), model),
+        places=places,
+        copies=copies.astype(bool),
+        counts=np.ones(len(rows), bool),
+        by_words=scores >= thresholds,
+        eligible=np.ones(len(rows), bool),
+        bleurt=bleurt,
+    )
 
 
-@pytest.fixture(scope="module")
-def published():
-    return read_recorded_folder(PUBLISHED)
+def test_constants_are_chosen_on_other_partitions():
+    # Words tell copies from .7 on in one set, from .9 on in the other two.
+    clean, copy = [(0.6, 0.1, False)] * 5, [(0.71, 0.1, True)] * 2
+    strict = [(0.85, 0.1, False)] * 3 + [(0.95, 0.1, True)]
+    rows = of_sets(clean + copy, strict, strict)
+    found = choice(rows)
+    # The middle of .86 to .95; without the first set the same.
+    assert found.near == pytest.approx(0.91, abs=0.005)
+    assert [near for near, _ in found.folds] == [found.near] * 3
+    by_name = {one.judge: one for one in found.mistakes}
+    words = by_name["words alone, on others"]
+    assert (words.n_false, words.n_clean, words.n_missed) == (0, 11, 2)
+    # Two sets alone contradict each other: each is judged as the other wants.
+    held = {one.judge: one for one in choice(of_sets(clean + copy, strict)).mistakes}
+    words = held["words alone, on others"]
+    assert (words.n_false, words.n_missed, words.n_copies) == (3, 2, 3)
+    high = binomtest(3, 8).proportion_ci(method="exact").high
+    assert words.false_high == pytest.approx(high)
+    # What never counts does not choose, and is counted apart.
+    hidden = dataclasses.replace(rows, counts=rows.places == "s0")
+    assert choice(hidden).near == pytest.approx(0.66, abs=0.005)
+    assert choice(hidden).mistakes[0].n_false == 6
+    assert choice(hidden).mistakes[0].n_false_counted == 0
 
 
-def published_p(name, measure):
+def test_bleurt_finds_what_words_do_not():
+    sets = [[(0.2, 0.7, False)] * 5 + [(0.2, 0.8, True)] * 2] * 2
+    found = choice(of_sets(*sets))
+    assert 0.7 < found.near_bleurt < 0.8
+    missed = {one.judge: one.n_missed for one in found.mistakes}
+    assert missed["words alone, on others"] == 4
+    assert missed["with BLEURT, on others"] == 0
+    titles = [one.title.split(" ")[0] for one in constant_grids(found)]
+    assert titles == ["Constants", "Mistakes", "Share"]
+
+
+# From here on: the fourteen partitions of each model.
+
+
+@pytest.fixture(scope="module", params=["gpt3.5", "gpt4"])
+def published(request):
+    folder = PUBLISHED / request.param
+    if not folder.is_dir():
+        pytest.skip(f"JAXCONTAM_COMPLETIONS has no folder {request.param}")
+    return folder, read_recorded_folder(folder)
+
+
+def published_p(folder, name, measure):
     dataset, split = name.split("/")
     file = f"{measure.split('_')[0]}_resampling_results_for_{dataset}_{split}.txt"
-    text = (PUBLISHED / name / file).read_text()
+    text = (folder / name / file).read_text()
     return float(re.search(r"score:\s+([\d.]+)", text)[1])
 
 
 @needs_published
 def test_published_rouge_is_reproduced_to_the_second_decimal(published):
-    n = 0
-    for one in published:
+    off = []
+    for one in published[1]:
         for place, completions in enumerate((one.guided, one.general)):
             scores = overlap_scores(ROUGE_L, one.instances, completions)
-            recorded = one.scores["rouge_l"][place]
-            assert np.abs(scores - recorded).max() <= 0.005 + 1e-9, one.name
-            n += len(scores)
-    assert n == 280
+            off += np.abs(scores - one.scores["rouge_l"][place]).tolist()
+    n_alike = sum(difference <= 0.005 + 1e-9 for difference in off)
+    # Two of GPT-4's are a hundredth lower in the file (yelp/test, general).
+    n_other = 2 if published[0].name == "gpt4" else 0
+    assert (len(off), n_alike) == (280, 280 - n_other) and max(off) < 0.011
 
 
 @needs_published
 @pytest.mark.parametrize("measure", ["rouge_l", "bleurt"])
 def test_published_p_values_are_those_of_the_paired_bootstrap(published, measure):
+    folder, recorded = published
     n_alike = dict.fromkeys(("paired", "unpaired"), 0)
-    for one, kind in itertools.product(published, n_alike):
+    for one, kind in itertools.product(recorded, n_alike):
         p = overlap_row(measure, *one.scores[measure], f"{kind}_bootstrap").p_value
         # Both are means of 10,000 draws; 4 standard errors, and the third decimal.
         error = 4 * np.sqrt(2 * p * (1 - p) / 10_000) + 0.0005
-        n_alike[kind] += abs(p - published_p(one.name, measure)) <= error + 1e-4
+        said = published_p(folder, one.name, measure)
+        n_alike[kind] += abs(p - said) <= error + 1e-4
     # The released code draws both arms apart, which gives other numbers.
-    assert n_alike["paired"] >= 13 and n_alike["unpaired"] <= 7
+    assert n_alike["paired"] >= 13 and n_alike["unpaired"] <= 9
+
+
+# By ROUGE-L, BLEURT, the local judge, by words alone, GPT-4's judge; Sainz et al.; one
+# partition of GPT-3.5's is contaminated, seven of GPT-4's.
+TABLE_1 = {"gpt3.5": [7, 9, 14, 13, 13, 11, 13], "gpt4": [13, 11, 12, 13, 14, 0, 7]}
+ACCUSED = {
+    "gpt3.5": {"xsum/test"},
+    "gpt4": {
+        *("ag_news/test", "ag_news/train", "imdb/train", "rte/train", "wnli/train"),
+        *("wnli/valid", "xsum/test"),
+        # These two people clear.
+        *("rte/valid", "xsum/train"),
+    },
+}
 
 
 @needs_published
-def test_table_1_of_the_paper_is_reproduced():
-    partitions = recorded_partitions(PUBLISHED, seed=0)
-    assert {method: n for method, (n, _) in successes(partitions).items()} == {
-        "algorithm 1: ROUGE-L": 7,
-        "algorithm 1: BLEURT": 9,
-        "algorithm 2: model judge": 13,
-        "algorithm 2: local judge": 14,
-        # One partition of fourteen is contaminated, so saying no is right as often.
-        "always no": 13,
-    }
+def test_table_1_of_the_paper_is_reproduced(published):
+    folder, recorded = published
+    partitions = recorded_partitions(recorded, seed=0, folder=folder.name)
+    counts = [n for n, _ in successes(partitions).values()]
+    assert counts == TABLE_1[folder.name]
     judged = {f"{one.dataset}/{one.split}": one.judges for one in partitions}
     verdicts = {name: one["judge_local"].verdict for name, one in judged.items()}
-    copied = [name for name, said in verdicts.items() if said == "suspected"]
-    assert copied == ["xsum/test"]
+    copied = {name for name, said in verdicts.items() if said == "suspected"}
+    assert copied == ACCUSED[folder.name]
+
+
+@needs_published
+def test_the_librarys_constants_are_those_of_fewest_mistakes():
+    if not (PUBLISHED / "gpt4").is_dir():
+        pytest.skip("they are chosen on both models")
+    found = choice(labelled(read_recorded_folder(PUBLISHED)))
+    assert (found.near, found.near_bleurt) == (NEAR, NEAR_BLEURT)
+    held = [one for one in found.mistakes if one.judge == "with BLEURT, on others"]
+    assert [(one.n_false, one.n_clean) for one in held] == [(2, 137), (4, 123)]
+    assert 0 <= FALSE_NEAR - max(one.false_high for one in held) < 0.001

@@ -1,5 +1,7 @@
 """`python -m eval.unlearning` on a tiny model that was tuned to forget half a file."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,7 @@ def test_the_unlearned_model_writes_what_it_still_knows(study):
     # A judge is asked once a sample, never about other truths.
     assert judge["above_elsewhere"] == [None, None, None]
     assert "samples" not in found["texts"][-1]
+    assert re.fullmatch(r"unlearning-2@[0-9a-f]{12}", found["judge_prompt"])
 
 
 def test_ratios_of_certain_models_are_defined():
@@ -87,6 +90,24 @@ def test_short_ends_are_left_out_and_short_texts_are_chunks(tmp_path):
 def test_a_grade_stands_for_itself_or_is_missing(answer, number):
     found = _GRADE.search(answer)
     assert (found and found[1]) == number
+
+
+def test_a_judge_is_asked_in_the_words_of_a_file(tmp_path):
+    path = tmp_path / "mine.txt"
+    words = {"original": "a", "unlearned": "b", "texts": "t.txt", "judge_prompt": path}
+    with pytest.raises(InputError, match=r"^--judge-prompt needs --judge api:URL#NAME"):
+        Unlearning(**words)
+    words["judge"] = "api:http://127.0.0.1:9/v1#m"
+    path.write_text("Alike? {reference}\n")
+    with pytest.raises(InputError, match=r"mine\.txt: no place {candidate}$"):
+        Unlearning(**words)
+    path.write_text("Alike? {reference}\n{candidate}\n")
+    question = Unlearning(**words).judge_question
+    assert question.asked("{candidate} a", "b ") == "Alike? {candidate} a\nb"
+    assert question.version.startswith("mine@")
+    # Ours asks for what is read back.
+    own = Unlearning(**words | {"judge_prompt": None}).judge_question
+    assert "Score: " in own.text and own.version != question.version
 
 
 def test_a_model_is_not_compared_with_itself(study, tmp_path):

@@ -172,7 +172,7 @@ def test_completions_and_a_sheet_that_people_filled_in_are_judged(tmp_path, caps
         rows = [row | {"label_1": "no"} for row in csv.DictReader(file)]
     sheet = saved(tmp_path / "filled.csv", rows)
     (out / "report.json").unlink()
-    found = run(tmp_path, own, None, "--annotated", sheet)
+    found = run(tmp_path, own, None, "--judge", sheet)
     assert found["judge_human"]["n_exact"] == 0
     assert found["judge_local"]["agreement"] == 0.8
 

@@ -1,6 +1,7 @@
 """`jaxcontam replicate` with a model, and a judge, behind a server."""
 
 import contextlib
+import hashlib
 import json
 import re
 
@@ -88,7 +89,17 @@ def test_a_server_that_knows_the_set_by_name_is_found(
     # Each prompt of the judge holds up to 500 tokens of a completion.
     tokens = re.search(r"The judge: at most 12 requests, ([\d,]+) prompt", said)[1]
     assert 12 * 800 < int(tokens.replace(",", "")) < 12 * 1200
-    assert "6,000 new ones, at most about 0.02" in said
+    assert "6,000 new ones, which cost at most about 0.02" in said
+    # A judge asked in other words is another judge, and named by them.
+    prompt = tmp_path / "words.txt"
+    prompt.write_text("Is {candidate}\r\nthe {reference}?\r\n", newline="")
+    words += ["--judge-prompt", str(prompt)]
+    (out / "report.json").unlink()
+    assert main(words) == 0
+    asked = [prompt_of(body) for _, _, body in judged[-12:]]
+    assert all(re.fullmatch(r"Is (.+)\nthe \1\?", one) for one in asked)
+    digest = hashlib.sha256(b"Is {candidate}\nthe {reference}?").hexdigest()[:12]
+    assert results(out)["judge_llm"]["judge_version"] == f"chat, words@{digest}"
     # A changed completion is found.
     first, *others = (out / "texts.jsonl").read_text().splitlines()
     row = json.loads(first) | {"guided": "Something else."}
