@@ -307,7 +307,7 @@ def tfds_part(word: str, text_field: str) -> Part:
 
     builder = tfds.builder_from_directory(folder)
     info, features = builder.info, builder.info.features
-    names = list(features) if hasattr(features, "keys") else []
+    names = list(getattr(features, "keys", list)())
     if text_field not in names:
         raise _no_field(word, text_field, names)
     if (form := getattr(info.file_format, "value", None)) != "array_record":
