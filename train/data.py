@@ -284,15 +284,15 @@ def _too_long(where: str) -> InputError:
 
 
 _TFDS_WORD = re.compile(r"tfds:(?P<name>.+)/(?P<split>[^/\[]+(\[.*\])?)")
-_VERSION = re.compile(r"\d+\.\d+\.\d+")
+_TFDS_BUILD = "tfds build {} --file_format=array_record"
 
 
 def tfds_part(word: str, text_field: str) -> Part:
     """A split `tfds:NAME[/CONFIG][:VERSION]/SPLIT`, or of a prepared folder.
 
-    Nothing is prepared or downloaded: the library asks servers first and may wait for
-    minutes where there is no network, and it takes a builder that needs TensorFlow for
-    one that does not exist. The folder of a prepared data set says all that is needed.
+    Nothing is prepared or downloaded: `tfds.builder` asks servers first and may wait
+    for minutes where there is no network, and it takes a builder that needs TensorFlow
+    for one that does not exist. A prepared folder says all that is needed.
 
     Splits may be sliced and added as TFDS does it, such as `train[:10%]`. Folders are
     of array_record, the one format whose rows TFDS gives at random and in order.
@@ -301,11 +301,9 @@ def tfds_part(word: str, text_field: str) -> Part:
         raise InputError(
             f"{word}: not tfds:NAME/SPLIT", hint="such as tfds:ag_news/train"
         )
-    folder, split = _prepared_folder(match["name"]), match["split"]
-    import tensorflow_datasets as tfds
+    builder, split = _prepared(match["name"]), match["split"]
     from google.protobuf.message import DecodeError
 
-    builder = tfds.builder_from_directory(folder)
     info, features = builder.info, builder.info.features
     names = list(getattr(features, "keys", list)())
     if text_field not in names:
@@ -313,7 +311,7 @@ def tfds_part(word: str, text_field: str) -> Part:
     if (form := getattr(info.file_format, "value", None)) != "array_record":
         raise InputError(
             f"{word}: prepared as {form}, which is not read",
-            hint=f"tfds build {info.name} --file_format=array_record",
+            hint=_TFDS_BUILD.format(info.name),
         )
     try:
         rows = info.splits[split].file_instructions
@@ -343,33 +341,22 @@ def _column(builder: Any, split: str, field: str) -> Iterator[Any]:
         yield from (row[field] for row in source.__getitems__(rows))
 
 
-def _prepared_folder(name: str) -> Path:
-    """The folder of a version: of a path, or below the data folder; latest first."""
-    name, _, version = name.partition(":")
-    data_folder = Path(
-        os.environ.get("TFDS_DATA_DIR") or Path.home() / "tensorflow_datasets"
-    )
-    for folder in (Path(name), data_folder / name):
-        if version:
-            folder = folder / version
-        if (folder / "dataset_info.json").is_file():
-            return folder
-        versions = [
-            path.parent
-            for path in folder.glob("*/dataset_info.json")
-            if _VERSION.fullmatch(path.parent.name)
-        ]
-        if versions:
-            return max(versions, key=lambda path: [*map(int, path.name.split("."))])
-    prepared = (data_folder / name.split("/")[0]).glob("*/*/dataset_info.json")
-    configs = ", ".join(sorted({path.parent.parent.name for path in prepared}))
-    raise InputError(
-        f"tfds:{name}{version and ':'}{version}: not prepared under {data_folder}",
-        hint='once, with a network: python -c "import tensorflow_datasets as tfds; '
-        f"tfds.builder('{name}', file_format='array_record').download_and_prepare()\"; "
-        "or name the folder of the data sets in TFDS_DATA_DIR"
-        + (configs and f"; prepared configs: {configs}"),
-    )
+def _prepared(name: str) -> Any:
+    """The builder of a prepared folder, or of a name below the data folder."""
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core.read_only_builder import builder_from_files
+
+    if (Path(name) / "dataset_info.json").is_file():
+        return tfds.builder_from_directory(name)
+    below = os.environ.get("TFDS_DATA_DIR") or Path.home() / "tensorflow_datasets"
+    try:
+        return builder_from_files(name, data_dir=below)
+    except tfds.core.DatasetNotFoundError as e:
+        raise InputError(
+            f"tfds:{name}: not prepared under {below}",
+            hint=f"once, with a network: {_TFDS_BUILD.format(name)}; or name the "
+            "folder of the data sets in TFDS_DATA_DIR",
+        ) from e
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
