@@ -76,11 +76,11 @@ from train.report import (
     AUDITS_NAME,
     METRICS_NAME,
     VALIDATION_NAME,
-    MetricsLog,
     StepLog,
     TrainingProgress,
     audit_steps,
     audit_words,
+    metric_rows,
     read_rows,
 )
 from train.run_folder import (
@@ -392,7 +392,7 @@ class RunLog:
             read_rows(out / name, last_step=last_step)
         with contextlib.ExitStack() as stack:
             keep = stack.enter_context
-            self._metrics = keep(MetricsLog(out / METRICS_NAME, last_step))
+            self._metrics = keep(StepLog(out / METRICS_NAME, last_step))
             self._audits = keep(StepLog(out / AUDITS_NAME, last_step))
             self._validation = keep(StepLog(out / VALIDATION_NAME, last_step))
             self._opened = stack.pop_all()
@@ -402,20 +402,23 @@ class RunLog:
             flops_a_step=config.step_flops,
             peak_tflops=run.options.peak_tflops,
         )
-        self._start = time.monotonic()
+        earlier = self._metrics.last_row
+        self._start = time.monotonic() - (earlier["seconds"] if earlier else 0.0)
 
     def steps(self, before: int, of_steps: OfSteps) -> None:
         """Write the numbers of the steps that follow `before` steps."""
         last = before + len(of_steps["loss"])
         state = self.progress.update(last, of_steps["loss"].tolist())
-        self._metrics.add(
+        speed, mfu = state.tokens_per_second, state.mfu
+        rows = metric_rows(
             last,
             of_steps | {"rate": self._rates_N[before:last]},
-            tokens_a_step=self._step_tokens,
-            seconds=time.monotonic() - self._start,
-            tokens_per_second=state.tokens_per_second,
-            mfu=state.mfu,
+            self._step_tokens,
+            seconds=round(time.monotonic() - self._start, 3),
+            tokens_per_second=speed and round(speed, 1),
+            mfu=mfu and round(mfu, 4),
         )
+        self._metrics.append(rows)
 
     def validation(self, step: int, measure: Callable[[], float]) -> None:
         """Measure the loss of what is held out, write it and say it."""

@@ -1,9 +1,9 @@
 """Splits of data sets that TFDS prepared: `tfds:NAME[/CONFIG][:VERSION]/SPLIT`.
 
-NAME may be the path of a prepared folder. Nothing is prepared or downloaded: the
-library asks servers first and may wait for minutes where there is no network, and it
-takes a builder that needs TensorFlow for one that does not exist. The folder of a
-prepared data set says all that is needed.
+NAME may be the path of a prepared folder. Nothing is prepared or downloaded:
+`tfds.builder` asks servers first and may wait for minutes where there is no network,
+and it takes a builder that needs TensorFlow for one that does not exist. A prepared
+folder says all that is needed.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from jaxcontam.data.tables import Record
 from jaxcontam.errors import InputError, unknown_name
 
 _WORD = re.compile(r"tfds:(?P<name>.+)/(?P<split>[^/\[]+(\[.*\])?)")
-_VERSION = re.compile(r"\d+\.\d+\.\d+")
+_BUILD = "tfds build {} --file_format=array_record"
 # Rows that are held at once: small, as one row may be a book.
 _ROWS = 256
 # Features of TFDS that are no text, number or list of these.
@@ -94,15 +94,12 @@ def open_tfds(word: str) -> TfdsSplit:
         raise InputError(
             f"{word}: not tfds:NAME/SPLIT", hint="such as tfds:ag_news/train"
         )
-    folder, split = _prepared_folder(match["name"]), match["split"]
-    import tensorflow_datasets as tfds
-
-    builder = tfds.builder_from_directory(folder)
+    builder, split = _prepared(match["name"]), match["split"]
     info: Any = builder.info
     if (form := getattr(info.file_format, "value", None)) != "array_record":
         raise InputError(
             f"{word}: prepared as {form}, which is not read",
-            hint=f"tfds build {info.name} --file_format=array_record",
+            hint=_BUILD.format(info.name),
         )
     try:
         rows = info.splits[split].file_instructions
@@ -161,30 +158,19 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _prepared_folder(name: str) -> Path:
-    """The folder of a version: of a path, or below the data folder; latest first."""
-    name, _, version = name.partition(":")
-    data_folder = Path(
-        os.environ.get("TFDS_DATA_DIR") or Path.home() / "tensorflow_datasets"
-    )
-    for folder in (Path(name), data_folder / name):
-        if version:
-            folder = folder / version
-        if (folder / "dataset_info.json").is_file():
-            return folder
-        versions = [
-            path.parent
-            for path in folder.glob("*/dataset_info.json")
-            if _VERSION.fullmatch(path.parent.name)
-        ]
-        if versions:
-            return max(versions, key=lambda path: [*map(int, path.name.split("."))])
-    prepared = (data_folder / name.split("/")[0]).glob("*/*/dataset_info.json")
-    configs = ", ".join(sorted({path.parent.parent.name for path in prepared}))
-    raise InputError(
-        f"tfds:{name}{version and ':'}{version}: not prepared under {data_folder}",
-        hint='once, with a network: python -c "import tensorflow_datasets as tfds; '
-        f"tfds.builder('{name}', file_format='array_record').download_and_prepare()\"; "
-        "or name the folder of the data sets in TFDS_DATA_DIR"
-        + (configs and f"; prepared configs: {configs}"),
-    )
+def _prepared(name: str) -> Any:
+    """The builder of a prepared folder, or of a name below the data folder."""
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core.read_only_builder import builder_from_files
+
+    if (Path(name) / "dataset_info.json").is_file():
+        return tfds.builder_from_directory(name)
+    below = os.environ.get("TFDS_DATA_DIR") or Path.home() / "tensorflow_datasets"
+    try:
+        return builder_from_files(name, data_dir=below)
+    except tfds.core.DatasetNotFoundError as e:
+        raise InputError(
+            f"tfds:{name}: not prepared under {below}",
+            hint=f"once, with a network: {_BUILD.format(name)}; or name the folder of "
+            "the data sets in TFDS_DATA_DIR",
+        ) from e

@@ -99,7 +99,7 @@ def test_the_latest_version_is_taken(in_tfds_folder):
         ("tfds:tiny:7.0.0/train", "text", "7.0.0: not prepared under", "TFDS_DATA_DIR"),
         (
             *("tfds:wiki40b/en/train", "text", "tfds:wiki40b/en: not prepared under"),
-            "tfds.builder('wiki40b/en', file_format='array_record')",
+            "tfds build wiki40b/en --file_format=array_record",
         ),
     ],
 )
