@@ -151,7 +151,6 @@ class Study:
 _POWER = "n_rejected n_models low high passes"
 _HOLDS = {
     "canaries": {"tests": "benchmark copies method p_value effect effect_se verdict"},
-    "clean_files": {"cells": "", "failures": ""},
     "inflation": {"cells": "arm copies truth points mde n"},
     "known_models": {"sets": "model set ours verdict copies published"},
     "leaderboard": {"standings": "entry auc power passes difference auc_by_copies"},
@@ -177,9 +176,9 @@ _WORDS = {
     "canaries": f"--tiny --limit {LIMIT} --max-example-tokens 20",
     "known_models": "",
     "leaderboard": "--tiny --only context_gain coin min_k",
+    "power": "--tiny --processes 1",
     "unlearning": "--samples 4",
 }
-_WORDS |= dict.fromkeys(("clean_files", "power"), "--tiny --processes 1")
 _TRAINED = ("membership", "replication", "tuned")
 _WORDS |= dict.fromkeys(_TRAINED, "--tiny --models 1")
 _NEEDS = {
