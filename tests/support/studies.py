@@ -154,7 +154,7 @@ _HOLDS = {
     "inflation": {"cells": "arm copies truth points mde n"},
     "known_models": {"sets": "model set ours verdict copies published"},
     "leaderboard": {"standings": "entry auc power passes difference auc_by_copies"},
-    "membership": {"cells": "auc setting tpr", "bounds": "kind seen too_high"},
+    "membership": {"cells": "auc setting tpr"},
     "natural_order": {"records": "case verdict log10_p"},
     "options": {"rows": "copies p_value effect verdict", "cells": "found accused"},
     "overlap": {"hits": ""},
