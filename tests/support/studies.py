@@ -167,7 +167,6 @@ _HOLDS = {
     "reference_rule": {"cells": "kind n_strata share noise found scaled as_they_are"},
     "replication": {"rows": "planted asked n n_control p_control verdict"},
     "replication.rule": {"cells": "decided_by n rate reference guessed before now"},
-    "torch_curve": {"rows": "steps jaxcontam torch largest deviation"},
     "tuned": {"rows": "model steps method copies value"},
     "unlearning": {"results": "", "texts": "text"},
     "wikimia": {"files": "length n_a_side rows"},
@@ -192,10 +191,7 @@ _NEEDS = {
 }
 _FILES = {"quickstart": "report", "replication": "report"}
 _SLOW = {*_TRAINED, "inflation", "natural_order", "options", "quickstart"}
-_SPEED = (
-    *("moments", "membership", "train", "audit_memory"),
-    *("score_30m", "score_124m"),
-)
+_SPEED = ("train", "audit_memory", "score_30m", "score_124m")
 
 STUDIES = {
     "speed": Study(
