@@ -1,14 +1,12 @@
 """The canary study: its run on small made-up files, its refusals, its tables."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
 
-from eval.canaries.__main__ import Canaries, set_and_control
+from eval.canaries.__main__ import set_and_control
 from eval.canaries.tables import CANARIES, copies_of, grids_of, plan_of, run_of
-from jaxcontam.errors import InputError
 from jaxcontam.reports.report_files import read_document
 from tests.support.studies import LIMIT
 from tests.support.verified import verified
@@ -25,7 +23,7 @@ METHODS = (
 @pytest.fixture
 def finished(study):
     """Folder of a pulse run of one of the ten sets, its files beside it."""
-    return study("canaries").out
+    return study("canaries").out / "tiny"
 
 
 def test_the_set_and_its_control_are_tested_six_ways(finished):
@@ -50,38 +48,9 @@ def test_the_set_and_its_control_are_tested_six_ways(finished):
     assert manifest.max_example_tokens == 20
     sets = (finished / f"sets/{name}.jsonl" for name in copies)
     lines = [line for path in sets for line in path.read_text().splitlines()]
-    given = finished.parent / "sets/mnli.jsonl"
+    given = finished.parents[1] / "sets/mnli.jsonl"
     assert lines == given.read_text().splitlines()[: 2 * LIMIT]
     assert read_manifest(finished / "reference/manifest.json").n_canary_tokens == 0
-
-
-def test_given_run_is_tested_without_training_and_gives_its_numbers(
-    finished, monkeypatch, tmp_path
-):
-    monkeypatch.setattr("train.run.train", None)
-    shutil.copytree(finished / "store", tmp_path / "store")
-    found = Canaries(trained=finished, out=tmp_path, tiny=True).run()
-    document = read_document(finished / "report.json")
-    for name in ("benchmark", "method", "p_value", "verdict"):
-        values = [row[name] for row in found["results"]]
-        assert values == [row[name] for row in document["results"]]
-    # Nothing but what tests wrote: the run itself stays where it is.
-    assert not (tmp_path / "manifest.json").exists()
-
-
-def test_given_run_that_is_not_whole_is_refused(finished, tmp_path):
-    run, out = tmp_path / "run", tmp_path / "out"
-    shutil.copytree(finished, run)
-    with (run / "sets/mnli.jsonl").open("a") as file:
-        file.write('{"text": "one more"}\n')
-    not_the_set = r"mnli\.jsonl: not the set 'mnli' of manifest\.json"
-    with pytest.raises(InputError, match=not_the_set):
-        Canaries(trained=run, out=out).run()
-    fields = json.loads((run / "manifest.json").read_text()) | {"finished": False}
-    (run / "manifest.json").write_text(json.dumps(fields))
-    with pytest.raises(InputError, match="its training is not finished"):
-        Canaries(trained=run, out=out).run()
-    assert not out.exists()
 
 
 def test_a_set_is_planted_whole_where_the_limit_allows_it(tmp_path):
