@@ -381,8 +381,8 @@ def reference_sentence(test: OrderResult) -> str | None:
             "chance"
         )
     reads = (
-        f"The reference gives an {row} {amount(abs(found.loglik_gap))} nats "
-        f"{'less' if found.loglik_gap < 0 else 'more'} than the model does"
+        f"The reference finds an {row} {amount(abs(found.loglik_gap))} nats "
+        f"{'less' if found.loglik_gap < 0 else 'more'} likely than the model does"
     )
     if found.loglik_gap < 0:
         reads += ": the model remembers it, or the reference reads less well and may "
