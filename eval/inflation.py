@@ -130,10 +130,9 @@ def make_world(seed: int) -> World:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Inputs that a process needs to make any model; a task is a kind and a seed."""
+class Scale:
+    """What determines the models beside a kind and a seed."""
 
-    records: Records
     world_seed: int
     n_examples: int
     n_steps: int
@@ -156,32 +155,33 @@ class Job:
         design = dataclasses.asdict(self.design(kind, seed))
         return f"{kind}-{seed}", design, seed, self.world_seed
 
-    def maker(self) -> Callable[[tuple[str, int]], dict[str, Any]]:
-        """Make the world; returns what makes a record."""
-        documents, forms, others = make_world(self.world_seed)
-        own_pool = [one.prompt + one.choices[one.answer] for one in forms["published"]]
-        texts: dict[str, Texts] = {}
 
-        def make(task: tuple[str, int]) -> dict[str, Any]:
-            kind, seed = task
-            design = self.design(kind, seed)
-            pool = others if kind == "alike" else own_pool
-            if kind not in texts:
-                _, texts[kind] = read_texts(documents, pool, design.config)
-            model = train_model(design, texts[kind], seed=seed)
-            opened = opened_decoder(model.decoder, texts[kind].tokenizer)
-            scorer = opened.make_scorer(store=None)
-            sets = draw_sets(design, pool, seed=seed)
-            is_planted = kind == "planted"
-            items = np.concatenate(sets).tolist() if is_planted else [*range(_POOL)]
-            fields: dict[str, Any] = {"items": items, "loss": model.facts["loss"]}
-            for form, own in forms.items():
-                own = [own[i] for i in items]
-                scores = choice_scores(own, opened, scorer, per_byte=False)
-                fields[form] = scores.tolist()
-            return fields
+def maker(scale: Scale) -> Callable[[tuple[str, int]], dict[str, Any]]:
+    """Make the world; returns what makes the record of a kind and a seed."""
+    documents, forms, others = make_world(scale.world_seed)
+    own_pool = [one.prompt + one.choices[one.answer] for one in forms["published"]]
+    texts: dict[str, Texts] = {}
 
-        return make
+    def make(task: tuple[str, int]) -> dict[str, Any]:
+        kind, seed = task
+        design = scale.design(kind, seed)
+        pool = others if kind == "alike" else own_pool
+        if kind not in texts:
+            _, texts[kind] = read_texts(documents, pool, design.config)
+        model = train_model(design, texts[kind], seed=seed)
+        opened = opened_decoder(model.decoder, texts[kind].tokenizer)
+        scorer = opened.make_scorer(store=None)
+        sets = draw_sets(design, pool, seed=seed)
+        is_planted = kind == "planted"
+        items = np.concatenate(sets).tolist() if is_planted else [*range(_POOL)]
+        fields: dict[str, Any] = {"items": items, "loss": model.facts["loss"]}
+        for form, own in forms.items():
+            own = [own[i] for i in items]
+            scores = choice_scores(own, opened, scorer, per_byte=False)
+            fields[form] = scores.tolist()
+        return fields
+
+    return make
 
 
 def cases_of(
@@ -300,8 +300,8 @@ class Inflation(StudyFlags):
         """Make what is missing, estimate, write the tables; returns the numbers."""
         clock = Clock.start()
         n_models, n_others = (2, 5) if self.tiny else (self.models, _REFERENCES)
-        job = Job(
-            records=Records(self.out / "models", any_code=self.any_code),
+        kept = Records(self.out / "models", any_code=self.any_code)
+        scale = Scale(
             world_seed=self.seed,
             n_examples=10 if self.tiny else 40,
             n_steps=64 if self.tiny else 600,
@@ -310,7 +310,9 @@ class Inflation(StudyFlags):
         tasks = [("planted", self.seed + i) for i in range(n_models)]
         for kind, first in _SEEDS.items():
             tasks += [(kind, self.seed + first + i) for i in range(n_others)]
-        records, failures = made_records(job, tasks)
+        records, failures = made_records(
+            kept, tasks, scale.inputs, functools.partial(maker, scale)
+        )
         of_kind = grouped(records.items(), lambda one: one[0][0])
         others = {kind: [one for _, one in of_kind.get(kind, ())] for kind in _SEEDS}
         planted = of_kind.get("planted", ())
@@ -322,11 +324,11 @@ class Inflation(StudyFlags):
             clock=clock,
             numbers={
                 "n_lost": len(tasks) - len(records),
-                "failed": {f"{k}-{s}": f.reason for (k, s), f in failures.items()},
+                "failed": failures,
                 "cells": rows,
             },
             grids=grids_of(rows),
-            earlier_seconds=job.records.earlier_seconds,
+            earlier_seconds=kept.earlier_seconds,
         )
 
 

@@ -3,9 +3,9 @@
 Question: is a set that a model is known to have read found, and one that it did not
 read left alone; and what did others publish? `known_models.toml` is the table: Oren et
 al.'s GPT-2s, Hubble with its controls, Pythia, OLMo 2, Marin, Garrulus and Turdus.
-Command: `python -m eval.known_models --dry-run` for what it costs, then without.
-Hardware: a GPU, or `--only Contam-Small` on a CPU; needs a network, or `--mirror`.
-A killed run goes on. Headline: none yet, there was no network here.
+Command: `python -m eval.known_models`. Hardware: a GPU, or `--only Contam-Small` on a
+CPU; needs a network, or `--mirror`. A killed run goes on. Headline: none yet,
+there was no network here.
 """
 
 import contextlib
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from rich.console import Console
 
 import jaxcontam
 from eval.study import (
@@ -30,7 +29,6 @@ from eval.study import (
     data_file,
     finish_study,
     grouped,
-    print_grid,
     run_study,
     say,
 )
@@ -40,9 +38,6 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.stats.roc import auc_delong
 
 _FOUND = {"contaminated", "suspected", "members rank higher", "may rank higher"}
-# Passes over the texts, roughly; a reference takes as many.
-_PASSES = {"audit": 10, "membership": 2, "sharded_t": 50, "": 0}
-_CHARACTERS = 4  # of a token
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,12 +142,6 @@ class KnownModels(StudyFlags):
     """Take the first N texts of each file or split; --tiny takes 20."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Matmul precision; bfloat16 is faster but less accurate."""
-    dry_run: bool = False
-    """Say what would be downloaded and scored, in what time; score nothing."""
-    tflops: float = 100.0
-    """TFLOP/s that the device reaches, for --dry-run."""
-    price_per_hour: float = 0.0
-    """Price of the device an hour, for --dry-run."""
     any_code: bool = False
     """Take finished sets that other code scored."""
     out: Path = Path("runs/known_models")
@@ -177,9 +166,6 @@ class KnownModels(StudyFlags):
         clock = Clock.start()
         records = Records(self.out / "sets", any_code=self.any_code)
         failed: dict[str, list[str]] = {}
-        if self.dry_run:
-            print_grid(self._costs(failed), Console())
-            return {"failed": failed}
         found: dict[str, list[tuple[Known, Outcome]]] = {}
         for model, rows in self.chosen().items():
             opened = functools.cache(self._opened)
@@ -263,27 +249,6 @@ class KnownModels(StudyFlags):
                 if (copies_P == n).sum() > 1
             }
         return found
-
-    def _costs(self, failed: dict[str, list[str]]) -> Grid:
-        """A line a model: what is downloaded, what is scored, how long it takes."""
-        lines = []
-        for model, rows in self.chosen().items():
-            tokens, size = [], rows[0].parameters
-            for row in rows:
-                passes = _PASSES[row.analysis] * (1 + bool(row.reference))
-                passes += _PASSES[row.measure] * bool(row.published)
-                with _told(row, failed):
-                    n = sum(len(t) for one in self._texts(row) for t in one.texts)
-                    tokens.append(passes * n / _CHARACTERS)
-            hours = 2 * size * sum(tokens) / (self.tflops * 1e12 * 3600)
-            is_here = Path(place(model, self.mirror)).exists()
-            words = f"{len(tokens)}/{len(rows)}", f"{sum(tokens) / 1e6:,.1f} M"
-            cost = f"{hours:,.2f}", f"{hours * self.price_per_hour:,.2f}"
-            size_gb = f"{0 if is_here else 4e-9 * size:.1f}"
-            lines.append((model, *words, size_gb, *cost))
-        title = f"Roughly; GB of 4 bytes a weight, hours at {self.tflops:g} TFLOP/s"
-        header = ("model", "sets", "tokens", "GB", "hours", "price")
-        return Grid(title, header, tuple(lines))
 
 
 @contextlib.contextmanager

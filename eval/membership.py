@@ -1,10 +1,8 @@
-"""What do membership scores find, and do bounds of the share seen hold?
+"""What do membership scores find?
 
 Question: how well does each score tell texts that a model was trained on from texts
-that it was not, by number of copies? And of files of which a known share was seen: how
-often is the bound of `membership` above that share (5 % are due), and how close is it?
-Members and non-members are drawn at random from one pool, so that whoever reads the
-texts alone is at chance.
+that it was not, by number of copies? Members and non-members are drawn at random from
+one pool, so that whoever reads the texts alone is at chance.
 Command: `python -m eval.membership`. Hardware: a minute of one CPU core a model;
 nothing is downloaded, and a killed run goes on where it stopped. Headline: none of
 these models yet; docs/how_to/membership.md has one of larger ones.
@@ -12,7 +10,8 @@ these models yet; docs/how_to/membership.md has one of larger ones.
 The models are those of `eval.leaderboard`, of 0.16 M parameters: members stand in
 blocks of one order, 60 at each number of copies. Twelve of those at the most copies and
 twelve others are set aside for prefixes, which leaves 48 members at 16 copies. Order of
-scores can be compared with papers, numbers cannot.
+scores can be compared with papers, numbers cannot. That the bound of the share seen
+holds is a law of tests/stats/test_conformal.py.
 """
 
 import dataclasses
@@ -21,8 +20,7 @@ import itertools
 import math
 import statistics
 import sys
-import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,24 +43,15 @@ from eval.study import (
 from jaxcontam.members.blind import blind_baselines
 from jaxcontam.members.passes import Inputs, score_texts
 from jaxcontam.members.scores import SCORES
-from jaxcontam.stats.conformal import share_seen
 from jaxcontam.stats.roc import auc_delong, auc_interval, tpr_at_fpr
 from train.data import corpus_digest
 
 FPR = 0.05
 _N_UNKNOWN, _N_SHOTS = 600, 12
 _BLIND = "blind: "
-_SHARES = (0.0, 0.1, 0.25, 0.5)
-_BOUNDED = ("min_k", "loss")
-# (texts of the file, non-members), and how far seen texts stand off, in sd.
-_SIZES = ((100, 100), (200, 300), (1000, 1000))
-_SHIFTS = (1.0, 2.0, 4.0)
 
-Rng = np.random.Generator
 Sides = tuple[np.ndarray, np.ndarray]
 """Scores of members and of non-members under one model, higher = more likely seen."""
-File = tuple[np.ndarray, np.ndarray, float]
-"""Scores of a file and of non-members, and the share of the file that was seen."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,45 +77,11 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """Files of which a share was `seen`: mean bound, estimate, and bounds above it."""
-
-    kind: str
-    seen: float
-    n_files: int
-    bound: float
-    estimate: float
-    too_high: Share
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Inputs that a process needs to score any model's texts; a task has a seed."""
-
-    records: Records
-    tiny: bool
-    first_seed: int
-    corpus: str
-
-    def inputs(self, task: tuple[str, int]) -> tuple[Any, ...]:
-        """Name of a record, and what determines it."""
-        design = dataclasses.asdict(PULSE if self.tiny else DESIGN)
-        return "{}-{}".format(*task), design, task[1], self.first_seed, self.corpus
-
-    def maker(self) -> Callable[[tuple[str, int]], dict[str, Any]]:
-        """Read the texts; returns what trains a model and scores its texts."""
-        bench = Bench(seed=self.first_seed, tiny=self.tiny)
-        return lambda task: scored_model(bench, task[1])
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Membership(StudyFlags):
     """Train models on known texts, then see what membership scores say of them."""
 
     models: int = 10
     """Models, each with texts of its own."""
-    n_files: int = 400
-    """Files of each kind and share seen."""
     seed: int = 8000
     """Seed of the first model."""
     any_code: bool = False
@@ -134,19 +89,20 @@ class Membership(StudyFlags):
     out: Path = Path("runs/membership-study")
     """Folder for a record of each model and the tables; finished models stay."""
 
-    positive = ("models", "n_files")
+    positive = ("models",)
 
     def run(self) -> dict[str, Any]:
         """Train and score what is missing, print tables; returns what was found."""
         clock, docs = Clock.start(), read_python_docs()
-        job = Job(
-            records=Records(self.out / "models", any_code=self.any_code),
-            tiny=self.tiny,
-            first_seed=self.seed,
-            corpus=corpus_digest([*docs.documents, *(q.text for q in docs.questions)]),
+        kept = Records(self.out / "models", any_code=self.any_code)
+        design = dataclasses.asdict(PULSE if self.tiny else DESIGN)
+        corpus = corpus_digest([*docs.documents, *(q.text for q in docs.questions)])
+        made, failures = made_records(
+            kept,
+            [*range(self.seed, self.seed + self.models)],
+            lambda seed: (f"texts-{seed}", design, seed, self.seed, corpus),
+            functools.partial(maker, self.seed, self.tiny),
         )
-        seeds = range(self.seed, self.seed + self.models)
-        made, failures = made_records(job, [("texts", seed) for seed in seeds])
         records = list(made.values())
         strata = {
             place: [
@@ -158,21 +114,23 @@ class Membership(StudyFlags):
             ).items()
         }
         cells = [cell(method, n, own) for (method, n), own in strata.items()]
-        n_files = 20 if self.tiny else self.n_files
-        bounds = list(bounds_of(strata, n_files))
         return finish_study(
             "membership",
             self,
             clock=clock,
             numbers={
                 "models": [record["facts"] for record in records],
-                "failed": {f"{seed}": f.reason for (_, seed), f in failures.items()},
+                "failed": failures,
                 "cells": [dataclasses.asdict(one) for one in cells],
-                "bounds": [dataclasses.asdict(one) for one in bounds],
             },
-            grids=[*_cell_grids(cells), *_bound_grids(bounds)],
-            earlier_seconds=job.records.earlier_seconds,
+            grids=_cell_grids(cells),
+            earlier_seconds=kept.earlier_seconds,
         )
+
+
+def maker(first_seed: int, tiny: bool) -> Callable[[int], dict[str, Any]]:
+    """Read the texts; returns what trains the model of a seed and scores its texts."""
+    return functools.partial(scored_model, Bench(seed=first_seed, tiny=tiny))
 
 
 def scored_model(bench: Bench, seed: int) -> dict[str, Any]:
@@ -245,54 +203,6 @@ def cell(method: str, copies: int, strata: Sequence[Sides]) -> Cell:
     )
 
 
-def bounds_of(
-    strata: dict[tuple[str, int], list[Sides]], n_files: int
-) -> Iterable[Bounds]:
-    """Bounds from scores of two normal laws, and from texts that models read."""
-    for (n, n_pool), shift in itertools.product(_SIZES, _SHIFTS):
-        draw = functools.partial(_normal, n, n_pool, shift)
-        yield from _bounded(
-            f"{n} texts, {n_pool} non-members, {shift:g} sd", [draw], n_files
-        )
-    for (method, copies), sides in strata.items():
-        if method in _BOUNDED:
-            draws = [functools.partial(_of_texts, *one) for one in sides]
-            yield from _bounded(f"{method}, {copies} copies", draws, n_files)
-
-
-def _normal(n: int, n_pool: int, shift: float, rng: Rng, share: float) -> File:
-    scores, n_seen = rng.normal(size=n), round(share * n)
-    scores[:n_seen] += shift
-    return scores, rng.normal(size=n_pool), n_seen / n
-
-
-def _of_texts(seen: np.ndarray, unseen: np.ndarray, rng: Rng, share: float) -> File:
-    """A file of as many texts as a model read so often, and the pool beside it."""
-    own = rng.permutation(seen)[: round(share * len(seen))]
-    rest, n_rest = rng.permutation(unseen), len(seen) - len(own)
-    file = np.concatenate([own, rest[:n_rest]])
-    return file, rest[n_rest:], len(own) / len(seen)
-
-
-def _bounded(
-    kind: str, draws: Sequence[Callable[[Rng, float], File]], n_files: int
-) -> Iterable[Bounds]:
-    for share in _SHARES:
-        rng = np.random.default_rng([zlib.crc32(kind.encode()), round(100 * share)])
-        sources = itertools.islice(itertools.cycle(draws), n_files)
-        files = (draw(rng, share) for draw in sources)
-        found = np.array([(*share_seen(own, pool), seen) for own, pool, seen in files])
-        bound, estimate, _ = found.mean(axis=0).tolist()
-        yield Bounds(
-            kind=kind,
-            seen=statistics.fmean(found[:, 2]),
-            n_files=n_files,
-            bound=bound,
-            estimate=estimate,
-            too_high=Share.counted(int((found[:, 0] > found[:, 2]).sum()), n_files),
-        )
-
-
 def _cell_grids(cells: Sequence[Cell]) -> list[Grid]:
     """AUC, and the share found where there are non-members enough."""
     by_score = grouped(cells, lambda one: one.method)
@@ -320,22 +230,6 @@ def _cell_grids(cells: Sequence[Cell]) -> list[Grid]:
             },
         )
         for title, number in numbers.items()
-    ]
-
-
-def _bound_grids(bounds: Sequence[Bounds]) -> list[Grid]:
-    numbers: dict[str, Callable[[Bounds], str]] = {
-        "Mean lower bound": lambda one: f"{one.bound:.1%}",
-        "Mean estimate": lambda one: f"{one.estimate:.1%}",
-        "Lower bounds (95 %) too high": lambda one: one.too_high.words(".1%"),
-    }
-    return [
-        Grid.crossed(
-            title,
-            "files",
-            {(one.kind, f"{one.seen:.0%} seen"): words(one) for one in bounds},
-        )
-        for title, words in numbers.items()
     ]
 
 

@@ -1,20 +1,28 @@
 """Presets, tests and scores of planted sets: what studies that train a model share."""
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from eval.study import Records, read_fields
+from eval.study import Clock, Records, read_fields
 from jaxcontam.data.benchmark import Benchmark, without_repeats
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
-from jaxcontam.models.config import llama_shape
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.progress import Progress
-from jaxcontam.proof.result import DESIGNED, Evidence, OrderResult
+from jaxcontam.proof.result import DESIGNED, Evidence, MembershipResult, OrderResult
+from jaxcontam.proof.verdict import MIN_EFFECT
+from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
+from jaxcontam.reports.flags import flags_of
+from jaxcontam.reports.report import Report, library_versions
+from jaxcontam.reports.report_files import write_files
+from jaxcontam.scoring.local import device_info, model_info
+from jaxcontam.scoring.opened import ModelInfo
 from jaxcontam.scoring.scorer import Scorer, n_targets
 from jaxcontam.stats.pretests import columns, pretest_battery
 from train.audits import encode_planted, text_scores, text_sequences
@@ -22,7 +30,6 @@ from train.config import PRESETS, Config, RunOptions, config_to_json
 from train.data import corpus_digest
 from train.manifest import Manifest, read_manifest
 from train.plant import PlannedSet
-from train.prepare import Start
 from train.pretrain import read_start
 from train.run import pretrain
 from train.run_folder import MANIFEST_NAME, MODEL_DIR
@@ -38,42 +45,6 @@ def in_rows(name: str, context: int, batch_rows: int) -> Config:
     preset = PRESETS[name]
     decoder = dataclasses.replace(preset.decoder, context=context)
     return dataclasses.replace(preset, decoder=decoder, batch_rows=batch_rows)
-
-
-def resized(config: Config, width: int, layers: int, heads: int, d_ff: int) -> Config:
-    """A preset of other weights, with the same vocabulary and rows."""
-    shape = config.decoder
-    return dataclasses.replace(
-        config,
-        name=f"{config.name}-d{width}-l{layers}",
-        decoder=llama_shape(
-            vocab_size=shape.vocab_size,
-            d_model=width,
-            n_layers=layers,
-            n_heads=heads,
-            d_ff=d_ff,
-            context=shape.context,
-        ),
-    )
-
-
-def trained(
-    documents: Sequence[str],
-    sets: Sequence[PlannedSet],
-    config: Config,
-    *,
-    out: Path,
-    seed: int,
-    options: RunOptions,
-    start: Start | None = None,
-) -> Manifest:
-    """`pretrain` for a study, which ends if training was asked to stop."""
-    manifest = pretrain(
-        documents, sets, config, out=out, seed=seed, options=options, start=start
-    )
-    if not manifest.finished:
-        raise KeyboardInterrupt
-    return manifest
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -114,20 +85,20 @@ def trained_model(
         before and before["any_code_key"],
     ]
     if kept.read(_RECORD, *inputs) is None:
-        trained(
+        # Members and non-members are drawn from one pool at random, so what the
+        # background holds of them it holds of both alike.
+        options = RunOptions(background_tokens=background_tokens, allow_overlap=True)
+        manifest = pretrain(
             documents,
             sets,
             config,
             out=folder,
             seed=seed,
-            options=RunOptions(
-                background_tokens=background_tokens,
-                # Members and non-members are drawn from one pool at random, so what
-                # the background holds of them it holds of both alike.
-                allow_overlap=True,
-            ),
+            options=options,
             start=read_start(str(start / MODEL_DIR)) if start else None,
         )
+        if not manifest.finished:
+            raise KeyboardInterrupt
         kept.write(_RECORD, {}, *inputs)
     return Model(
         load_checkpoint(str(folder / MODEL_DIR)), read_manifest(folder / MANIFEST_NAME)
@@ -211,6 +182,42 @@ def order_tests(
             )
             evidence.append(scored.evidence)
     return results, evidence
+
+
+def write_report(
+    name: str,
+    flags: Any,
+    model: Model,
+    results: Sequence[OrderResult | MembershipResult],
+    evidence: Sequence[Evidence | None],
+    *,
+    clock: Clock,
+    out: Path,
+    reference: ModelInfo | None = None,
+    **about: Any,
+) -> tuple[dict, Path]:
+    """Write the report of a study of one model; returns it and its page."""
+    manifest = model.manifest
+    report = Report(
+        command=(f"eval.{name}", *flags_of(flags)),
+        seed=flags.seed,
+        started=clock.started,
+        wall_seconds=time.monotonic() - clock.wall,
+        model=model_info(model.checkpoint),
+        reference=reference,
+        device=device_info(),
+        versions=library_versions(),
+        min_effect=MIN_EFFECT,
+        results=tuple(results),
+        study={
+            "name": name,
+            "canary_share": manifest.n_canary_tokens / manifest.n_tokens,
+            "n_tokens": manifest.n_tokens,
+            "corpus_digest": manifest.corpus_digest,
+            **about,
+        },
+    )
+    return write_files(report, {ARCHIVE_NAME: archive_bytes(evidence)}, out)
 
 
 def scored_texts(

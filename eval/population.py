@@ -2,8 +2,8 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from eval.study import Records, say
 from jaxcontam.members.passes import TextModel, text_model
@@ -68,80 +68,79 @@ def reader_of(
     return text_model(opened, store=None, batch_tokens=batch_tokens)
 
 
-class Job(Protocol):
-    """Inputs that a process needs to make the record of any task."""
-
-    @property
-    def records(self) -> Records:
-        """Folder of the records."""
-        ...
-
-    def inputs(self, task: Task) -> tuple[Any, ...]:
-        """Name of the record, and all that determines it."""
-        ...
-
-    def maker(self) -> Callable[[Task], Fields]:
-        """Prepare a process; returns what makes a record."""
-        ...
-
-
 def made_records(
-    job: Job,
+    records: Records,
     tasks: Sequence[Task],
+    inputs: Callable[[Task], tuple[Any, ...]],
+    maker: Callable[[], Callable[[Task], Fields]],
     *,
     n_processes: int | None = None,
     of: str = "models",
-) -> tuple[dict[Task, Fields], dict[Task, Failure]]:
-    """Records of tasks, and why those that are missing could not be made.
+) -> tuple[dict[Task, Fields], dict[str, str]]:
+    """Records of tasks, and why those that are missing could not be made, by name.
 
     A killed run goes on where it stopped: a record is written before it is told of. By
-    default there is a process a core; `of` says what tasks are.
+    default there is a process a core.
+
+    Args:
+        records: Where they are kept.
+        tasks: Their subjects.
+        inputs: Name of the record of a task, and all that determines it.
+        maker: Prepares a process, to which it is sent; returns what makes a record.
+        n_processes: At most so many.
+        of: What tasks are.
     """
-    found = kept_records(job, tasks)
+    found = kept_records(records, tasks, inputs)
     missing = [task for task in tasks if task not in found]
     if found:
         say(f"keeping {len(found)} finished {of}")
-    failures: dict[Task, Failure] = {}
+    failures: dict[Task, str] = {}
     wanted = n_processes or cpu_cores()
     # Not by what is missing: the last of many is made as the others were, by a process
     # that is pinned to a core.
     outcomes = (
-        in_this_process(_open, job, missing)
+        in_this_process(_open, maker, missing)
         if wanted == 1
-        else over_processes(_open, job, missing, n_processes=min(wanted, len(missing)))
+        else over_processes(
+            _open, maker, missing, n_processes=min(wanted, len(missing))
+        )
     )
     with progress_bar(of, unit=f"{of}/s") as progress:
         for number, (task, outcome) in enumerate(outcomes, 1):
+            name, *given = inputs(task)
             if isinstance(outcome, Failure):
-                failures[task] = outcome
-                say(f"{job.inputs(task)[0]}: {outcome.reason}")
+                failures[task] = outcome.reason
+                say(f"{name}: {outcome.reason}")
             else:
+                records.write(name, outcome, *given)
                 found[task] = outcome
             progress(number, len(missing))
     # Where none of the first could be made.
     lost = [task for task in missing if task not in found and task not in failures]
-    failures |= dict.fromkeys(lost, Failure("not tried"))
-    return {task: found[task] for task in tasks if task in found}, failures
+    failures |= dict.fromkeys(lost, "not tried")
+    return (
+        {task: found[task] for task in tasks if task in found},
+        {inputs(task)[0]: reason for task, reason in failures.items()},
+    )
 
 
-def kept_records(job: Job, tasks: Sequence[Task]) -> dict[Task, Fields]:
+def kept_records(
+    records: Records, tasks: Sequence[Task], inputs: Callable[[Task], tuple[Any, ...]]
+) -> dict[Task, Fields]:
     """Records of the tasks that are finished."""
-    read = {task: job.records.read(*job.inputs(task)) for task in tasks}
+    read = {task: records.read(*inputs(task)) for task in tasks}
     return {task: fields for task, fields in read.items() if fields is not None}
 
 
-def _open(job: Job) -> Callable[[Task], Mapping[str, Any]]:
-    """Set up a process; returns the function that makes a record and writes it."""
+def _open(maker: Callable[[], Callable[[Task], Fields]]) -> Callable[[Task], Fields]:
+    """Set up a process; returns the function that makes a record."""
     keep_freed_memory()
     keep_compiled()
-    make = job.maker()
+    make = maker()
 
     def made(task: Task) -> Fields:
         cpu = time.process_time()
         fields = make(task)
-        fields["cpu_seconds"] = time.process_time() - cpu
-        name, *inputs = job.inputs(task)
-        job.records.write(name, fields, *inputs)
-        return fields
+        return {**fields, "cpu_seconds": time.process_time() - cpu}
 
     return made

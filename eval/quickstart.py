@@ -14,33 +14,33 @@ the tool works, not how strong it is on large models.
 import dataclasses
 import shutil
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
-from eval.planted import order_tests, scored_texts, trained
+from eval.planted import (
+    Model,
+    order_tests,
+    scored_texts,
+    trained_model,
+    write_report,
+)
 from eval.python_docs import Question, read_python_docs
-from eval.study import StudyFlags, run_study
+from eval.study import Clock, StudyFlags, run_study
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.files import Provenance
 from jaxcontam.errors import InputError
-from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.progress import Progress, progress_bar
 from jaxcontam.proof.outcome import print_results
 from jaxcontam.proof.result import MembershipResult, OrderResult
 from jaxcontam.proof.verdict import MIN_EFFECT, decide
-from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
-from jaxcontam.reports.report import Report, library_versions, utc_now
-from jaxcontam.reports.report_files import write_files
-from jaxcontam.scoring.local import device_info, local_scorer, model_info
+from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.roc import auc_delong
 from train.audits import MEMBERSHIP, encode_planted, references_of
-from train.config import PRESETS, RunOptions
-from train.manifest import Manifest
+from train.config import PRESETS
 from train.plant import PlannedSet
 from train.run_folder import MODEL_DIR
 
@@ -75,63 +75,44 @@ class Quickstart(StudyFlags):
 
     def run(self) -> dict:
         """Train, test, print the table; returns the report."""
-        started, clock = utc_now(), time.monotonic()
-        console = Console()
+        clock, console = Clock.start(), Console()
         preset, n_examples, background_tokens = _PULSE if self.tiny else _FULL
         console.print("Reading the documentation of this Python installation ...")
         docs = read_python_docs()
         drawn, natural, style = _sets(docs.questions, n_examples, self.seed)
         sets = [*drawn, natural]
-        manifest = trained(
+        model = trained_model(
+            self.out,
             docs.documents,
             [*sets, style],
             PRESETS[preset],
-            out=self.out,
             seed=self.seed,
-            options=RunOptions(
-                background_tokens=background_tokens,
-                # A sentence or two of these texts stand twice; orders are drawn.
-                allow_overlap=True,
-            ),
+            background_tokens=background_tokens,
         )
-        checkpoint = load_checkpoint(str(self.out / MODEL_DIR))
-        scorer = local_scorer(checkpoint.decoder)
+        scorer = local_scorer(model.checkpoint.decoder)
         with progress_bar("testing orders") as progress:
             results, evidence = order_tests(
                 sets,
-                manifest,
-                checkpoint,
+                model.manifest,
+                model.checkpoint,
                 scorer,
                 n_orders={"adjacency": None, "stratified": None},
                 seed=self.seed,
                 progress=progress,
             )
         with progress_bar("scoring texts") as progress:
-            ranked = _membership(drawn, manifest, checkpoint, scorer, progress)
+            ranked = _membership(drawn, model, scorer, progress)
         decided = decide(results, min_effect=MIN_EFFECT)
-        report = Report(
-            command=("eval.quickstart", "--seed", str(self.seed))
-            + (("--tiny",) if self.tiny else ()),
-            seed=self.seed,
-            started=started,
-            wall_seconds=time.monotonic() - clock,
-            model=model_info(checkpoint),
-            device=device_info(),
-            versions=library_versions(),
-            min_effect=MIN_EFFECT,
-            results=(*decided, *ranked),
-            study={
-                "name": "quickstart",
-                "canary_share": manifest.n_canary_tokens / manifest.n_tokens,
-                "n_tokens": manifest.n_tokens,
-                "corpus_digest": manifest.corpus_digest,
-                "n_documents": len(docs.documents),
-                "n_questions": len(docs.questions),
-            },
-        )
-        rows = [*evidence, *[None] * len(ranked)]
-        document, page = write_files(
-            report, {ARCHIVE_NAME: archive_bytes(rows)}, self.out
+        document, page = write_report(
+            "quickstart",
+            self,
+            model,
+            (*decided, *ranked),
+            [*evidence, *[None] * len(ranked)],
+            clock=clock,
+            out=self.out,
+            n_documents=len(docs.documents),
+            n_questions=len(docs.questions),
         )
         print_headline((*decided, *ranked), console)
         _print_reading(document, self.out, page, console)
@@ -199,8 +180,7 @@ def _set(
 
 def _membership(
     sets: list[PlannedSet],
-    manifest: Manifest,
-    checkpoint: Checkpoint,
+    model: Model,
     scorer: Scorer,
     progress: Progress,
 ) -> list[MembershipResult]:
@@ -208,13 +188,15 @@ def _membership(
     names = {one.name for one in sets}
     encoded = {
         one.benchmark.name: encode_planted(
-            checkpoint.tokenizer, one.benchmark, manifest
+            model.checkpoint.tokenizer, one.benchmark, model.manifest
         )
         for one in sets
     }
-    scores, cost = scored_texts(encoded, checkpoint.prefix_id, scorer, progress)
+    scores, cost = scored_texts(encoded, model.checkpoint.prefix_id, scorer, progress)
     # Neighbours in the documentation are another kind of set, no fair reference.
-    references = references_of([row for row in manifest.sets if row.name in names])
+    references = references_of(
+        [row for row in model.manifest.sets if row.name in names]
+    )
     results = []
     for one in sets:
         name = one.benchmark.name

@@ -129,8 +129,12 @@ def store_folder(store: str | Path | None) -> Path | None:
 
 
 def check_names(kind: type, fields: Mapping[str, Any], of: str) -> None:
-    """Refuse keywords that are no fields of a dataclass, which the command `of` has."""
-    known = [field.name for field in dataclasses.fields(kind)]
+    """Refuse keywords of the function `of` that are no fields of a dataclass."""
+    import jaxcontam
+
+    own = inspect.signature(getattr(jaxcontam, of)).parameters.values()
+    known = [one.name for one in own if one.kind != one.VAR_KEYWORD]
+    known += [field.name for field in dataclasses.fields(kind)]
     for name in fields:
         if name not in known:
             raise unknown_argument(of, name, known)

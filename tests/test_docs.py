@@ -146,8 +146,6 @@ def named_commands(text):
 
 def flags_class(module):
     """The dataclass whose fields are the flags of `python -m MODULE`."""
-    # Takes the flags of another one.
-    module = module.replace("train.prepare", "train.pretrain")
     spec = importlib.util.find_spec(module)
     assert spec is not None, f"no module {module}"
     is_package = spec.submodule_search_locations is not None
@@ -283,3 +281,14 @@ def test_page_of_commands_is_what_help_says():
         assert said.startswith(f"{name}\n") and "\x1b" not in said
         assert f"\njaxcontam {name}" in said.split("```bash")[1].split("```")[0]
         assert {*flags_of(kind)} <= {*re.findall(r"(--[\w-]+)", said)}
+
+
+def test_files_of_the_table_of_the_papers_exist():
+    """Each row names a place of the repository that is there."""
+    page = (DOCS / "papers.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?!item|---).*\|$", page, flags=re.MULTILINE)
+    assert all(len(re.split(r"(?<!\\)\|", row)) == 6 for row in rows)
+    folders = "jaxcontam|train|eval|tests|docs|tpu_scripts|examples"
+    named = re.findall(rf"`((?:{folders})/[\w./-]*)`", page)
+    assert len(named) > 50
+    assert [name for name in named if not (ROOT / name).exists()] == []

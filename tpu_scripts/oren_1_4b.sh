@@ -18,11 +18,13 @@ name=${RUN_NAME:-oren}
 # A copy has no .git: by this a run knows its own code, and is not trained twice.
 if [ -n "${CODE_VERSION:-}" ]; then echo "$CODE_VERSION" >code-version.txt; fi
 
-command=("${PYTHON:-python}" -m "train.$step" --preset "${PRESET:-1.4b}"
+command=("${PYTHON:-python}" -m train.pretrain --preset "${PRESET:-1.4b}"
   --background-tokens "${TOKENS:-20000000000}"
   --corpus "$inputs/corpus" --tokenizer "$inputs/tokenizer"
   --prepared "gs://$BUCKET/$name/prepared" --out "runs/$name")
-if [ "$step" = pretrain ]; then
+if [ "$step" = prepare ]; then
+  command+=(--stop-after-data)
+else
   command+=(--distributed --checkpoints "gs://$BUCKET/$name")
   if [ -n "${MESH:-}" ]; then command+=(--mesh "$MESH"); fi
   if [ -n "${MICRO_BATCHES:-}" ]; then command+=(--micro-batches "$MICRO_BATCHES"); fi

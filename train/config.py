@@ -235,8 +235,10 @@ class RunOptions:
     the disk of --out may be lost (default: --out). One run at a time may use it,
     which is checked in folders only."""
     prepared: str | None = None
-    """Folder or gs:// address that `python -m train.prepare`, with the same flags,
-    filled before: no text is read."""
+    """Folder or gs:// address of the data of this run, which the same command with
+    --stop-after-data filled before: no text is read."""
+    stop_after_data: bool = False
+    """Fill --prepared and end: on a machine without accelerators."""
 
     def __post_init__(self) -> None:
         parse_mesh(self.mesh)
@@ -248,6 +250,10 @@ class RunOptions:
             raise InputError(
                 "--steps says how much background is read: no --background-tokens and "
                 "no --epochs"
+            )
+        if self.stop_after_data and self.prepared is None:
+            raise InputError(
+                "--stop-after-data goes with --prepared", hint="a folder or gs://..."
             )
         check_positive(self, "checkpoint_steps", "keep_every")
         if self.peak_tflops is not None and not self.peak_tflops > 0:

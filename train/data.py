@@ -5,7 +5,7 @@ of the hub. Each says what it is, so that a cache made of it knows when it chang
 yields its documents in their order and in bounded memory.
 
 Records of text files are read as `jaxcontam overlap` reads them, by
-`jaxcontam.data.corpus`; here are array_record, TFRecord and the Parquet files of TFDS.
+`jaxcontam.data.corpus`; here are array_record, and folders that TFDS prepared as it.
 A search may pass over a damaged record and count it. Training may not: the manifest
 says what was trained on.
 
@@ -24,8 +24,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,13 +33,13 @@ import numpy as np
 from jaxcontam.data.corpus import SUFFIXES, Fault, list_corpus
 from jaxcontam.data.corpus import read_documents as read_records
 from jaxcontam.data.hub_splits import download_split, is_hub_split, parse_hub_split
-from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.data.tfds_split import is_tfds_split, open_tfds
+from jaxcontam.errors import InputError
 from jaxcontam.models.hub import file_state
 
 if TYPE_CHECKING:
     import grain
 
-TFDS_PREFIX = "tfds:"
 MAX_DOCUMENT = 16 << 20
 """Longest document, in bytes of UTF-8: tokenised whole, one takes 130 times as many."""
 
@@ -58,7 +56,7 @@ _HINT = (
 class Part:
     """A file of a corpus, or a split of a data set.
 
-    Another text has another `identity`: of a file its path, size and times, so that
+    Another text has another `identity`: of files their paths, sizes and times, so that
     nothing has to be read. `n_bytes` is the size as stored.
     """
 
@@ -102,8 +100,8 @@ def open_corpus(
     parts: list[Part] = []
     passed_over: list[str] = []
     for name in map(str, names):
-        if name.startswith(TFDS_PREFIX):
-            parts += tfds_parts(name, text_field)
+        if is_tfds_split(name):
+            parts.append(tfds_part(name, text_field))
         elif is_hub_split(name):
             paths = download_split(parse_hub_split(name))
             parts += [_text_part(path, text_field) for path in paths]
@@ -146,26 +144,32 @@ def corpus_digest(documents: Iterable[str]) -> str:
 def _text_part(path: Path, text_field: str) -> Part:
     is_array = path.suffix.lower() == _ARRAY_RECORD
     read = _array_record_texts if is_array else _texts
-    return _file_part(path, lambda: read(path, text_field), taken=[text_field])
+    return _part(str(path), [path], lambda: read(path, text_field), taken=[text_field])
 
 
-def _file_part(
-    path: Path, read: Callable[[], Iterator[str]], *, taken: Sequence[str | int]
+def _part(
+    name: str,
+    paths: Sequence[Path],
+    read: Callable[[], Iterator[str]],
+    *,
+    taken: Sequence[str],
 ) -> Part:
-    """A file whose documents `read` yields; it must not change while it is read."""
-    state = file_state(path)
+    """Files whose documents `read` yields; they must not change while they are read."""
+    states = [file_state(path) for path in paths]
 
     def documents() -> Iterator[str]:
         yield from read()
-        if file_state(path) != state:
-            raise InputError(
-                f"{path}: changed while it was read", hint="wait until it is written"
-            )
+        for path, state in zip(paths, states, strict=True):
+            if file_state(path) != state:
+                raise InputError(
+                    f"{path}: changed while it was read",
+                    hint="wait until it is written",
+                )
 
     return Part(
-        name=str(path),
-        identity=json.dumps(["file", state, *taken]),
-        n_bytes=path.stat().st_size,
+        name=name,
+        identity=json.dumps(["file", *states, *taken]),
+        n_bytes=sum(path.stat().st_size for path in paths),
         read=documents,
     )
 
@@ -243,32 +247,11 @@ def array_records(path: Path) -> Iterator[bytes]:
             yield from reader.read(row, min(row + _ROWS, n_records))
         reader.close()
 
-    return _readable(path, records(), (OSError, RuntimeError, IndexError))
-
-
-def _tf_records(path: Path) -> Iterator[bytes]:
-    """Records of a TFRecord file; their lengths are checked, their sums are not."""
-    from grain.experimental import TFRecordIterDataset
-
-    faults = (OSError, ValueError, OverflowError, MemoryError)
-    return _readable(path, TFRecordIterDataset(str(path)), faults)
-
-
-def _parquet_records(path: Path) -> Iterator[bytes]:
-    """Records of a .parquet as TFDS writes it, with one column `data`."""
-    from pyarrow import ArrowException
-    from pyarrow.parquet import ParquetFile
-
-    def records() -> Iterator[bytes]:
-        with ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_ROWS, columns=["data"]):
-                yield from batch.column(0).to_pylist()
-
-    return _readable(path, records(), (OSError, ArrowException, IndexError))
+    return _readable(str(path), records(), (OSError, RuntimeError, IndexError))
 
 
 def _readable(
-    path: Path, records: Iterable[Any], faults: tuple[type[Exception], ...]
+    name: str, records: Iterable[Any], faults: tuple[type[Exception], ...]
 ) -> Iterator[Any]:
     """The records of a file, of which the first that cannot be read is named."""
     n_read = 0
@@ -278,7 +261,7 @@ def _readable(
             n_read += 1
     except faults as e:
         reason = (str(e).strip().splitlines() or [type(e).__name__])[0]
-        where = f"{path}:{n_read + 1}"
+        where = f"{name}:{n_read + 1}"
         raise _damaged(where, f"not readable from here on ({reason})") from e
 
 
@@ -298,115 +281,17 @@ def _too_long(where: str) -> InputError:
     )
 
 
-_FORMATS = {
-    "array_record": array_records,
-    "parquet": _parquet_records,
-    "tfrecord": _tf_records,
-}
-_TFDS_WORD = re.compile(r"tfds:(?P<name>.+)/(?P<split>[^/\[]+(\[.*\])?)")
-_VERSION = re.compile(r"\d+\.\d+\.\d+")
-_PREPARE_HINT = "copy or prepare the data set again"
-
-
-def tfds_parts(word: str, text_field: str) -> list[Part]:
-    """Files of `tfds:NAME[/CONFIG][:VERSION]/SPLIT`, or of a prepared folder.
-
-    Nothing is prepared or downloaded: the library asks servers first and may wait for
-    minutes where there is no network, and it takes a builder that needs TensorFlow for
-    one that does not exist. The folder of a prepared data set says all that is needed.
-
-    Splits may be sliced and added as TFDS does it, such as `train[:10%]`; only the
-    rows asked for are read, whatever the format of the files.
-    """
-    if (match := _TFDS_WORD.fullmatch(word)) is None:
-        raise InputError(
-            f"{word}: not tfds:NAME/SPLIT", hint="such as tfds:ag_news/train"
-        )
-    folder = _prepared_folder(match["name"])
-    import tensorflow_datasets as tfds
-
-    info = tfds.builder_from_directory(folder).info
-    features: Any = info.features
-    names = list(features) if hasattr(features, "keys") else []
-    if text_field not in names:
-        raise _no_field(word, text_field, names)
-    file_format = getattr(info.file_format, "value", str(info.file_format))
-    if file_format not in _FORMATS:
-        raise InputError(
-            f"{word}: prepared as {file_format}, which is not read",
-            hint="prepare it with file_format='array_record'",
-        )
-    try:
-        instructions = info.splits[match["split"]].file_instructions
-    except (KeyError, ValueError) as e:
-        if match["split"] not in info.splits and "[" not in match["split"]:
-            raise unknown_name("split", match["split"], info.splits) from e
-        raise InputError(f"{word}: {str(e).splitlines()[0]}") from e
-    return [
-        _tfds_part(features, file_format, text_field, rows) for rows in instructions
-    ]
-
-
-def _tfds_part(features: Any, file_format: str, text_field: str, rows: Any) -> Part:
-    path, skip, n_stored = Path(rows.filename), rows.skip, rows.examples_in_shard
-    n_taken = n_stored - skip if rows.take < 0 else rows.take
+def tfds_part(word: str, text_field: str) -> Part:
+    """A split that TFDS prepared, see `jaxcontam.data.tfds_split`."""
+    split = open_tfds(word)
+    if text_field not in split.fields:
+        raise _no_field(word, text_field, split.fields)
 
     def texts() -> Iterator[str]:
-        number = 0
-        for number, record in enumerate(_FORMATS[file_format](path), 1):
-            if skip < number <= skip + n_taken:
-                where = f"{path}:{number}"
-                yield _text_of(_example(features, record, where)[text_field], where)
-        if number != n_stored:
-            raise InputError(
-                f"{path}: {number} records, not the {n_stored} of dataset_info.json",
-                hint=_PREPARE_HINT,
-            )
+        for number, row in enumerate(split.rows([text_field]), 1):
+            yield _text_of(row[text_field], f"{word}:{number}")
 
-    if not path.is_file():
-        raise InputError(f"{path}: no such file, though dataset_info.json names it")
-    return _file_part(path, texts, taken=[text_field, skip, n_taken])
-
-
-def _example(features: Any, record: bytes, where: str) -> dict[str, Any]:
-    from google.protobuf.message import DecodeError
-
-    try:
-        return features.deserialize_example_np(record)
-    except (DecodeError, KeyError, ValueError) as e:
-        raise InputError(
-            f"{where}: no example of this data set ({type(e).__name__})",
-            hint=_PREPARE_HINT,
-        ) from e
-
-
-def _prepared_folder(name: str) -> Path:
-    """The folder of a version: of a path, or below the data folder; latest first."""
-    name, _, version = name.partition(":")
-    data_folder = Path(
-        os.environ.get("TFDS_DATA_DIR") or Path.home() / "tensorflow_datasets"
-    )
-    for folder in (Path(name), data_folder / name):
-        if version:
-            folder = folder / version
-        if (folder / "dataset_info.json").is_file():
-            return folder
-        versions = [
-            path.parent
-            for path in folder.glob("*/dataset_info.json")
-            if _VERSION.fullmatch(path.parent.name)
-        ]
-        if versions:
-            return max(versions, key=lambda path: [*map(int, path.name.split("."))])
-    prepared = (data_folder / name.split("/")[0]).glob("*/*/dataset_info.json")
-    configs = ", ".join(sorted({path.parent.parent.name for path in prepared}))
-    raise InputError(
-        f"tfds:{name}{version and ':'}{version}: not prepared under {data_folder}",
-        hint='once, with a network: python -c "import tensorflow_datasets as tfds; '
-        f"tfds.builder('{name}', file_format='array_record').download_and_prepare()\"; "
-        "or name the folder of the data sets in TFDS_DATA_DIR"
-        + (configs and f"; prepared configs: {configs}"),
-    )
+    return _part(word, split.files, texts, taken=[text_field, split.split])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -37,6 +37,7 @@ _GIB = 1 << 30
 _RESERVE = 0.15
 # Length of the learning-rate schedule; it changes no shape.
 _N_STEPS = 1000
+_STATE = "weights, optimiser, gradients alone"
 # A CPU copies masks for all rows out of a loop, and keeps them.
 _FAST = (
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
@@ -45,23 +46,22 @@ _FAST = (
 
 
 class Chip(NamedTuple):
-    """Datasheet: bfloat16 TFLOP/s, memory and its bandwidth; cores, if those count."""
+    """Datasheet: bfloat16 TFLOP/s and memory; cores, if a name counts those."""
 
     tflops: float
     gib: int
-    gb_per_second: int
     cores: int = 1
 
 
 CHIPS = {
-    "v4": Chip(275, 32, 1200, cores=2),
-    "v5e": Chip(197, 16, 819),
-    "v5p": Chip(459, 95, 2765, cores=2),
-    "v6e": Chip(918, 32, 1600),
-    "a100-40": Chip(312, 40, 1555),
-    "a100-80": Chip(312, 80, 2039),
-    "h100": Chip(989, 80, 3350),
-    "h200": Chip(989, 141, 4800),
+    "v4": Chip(275, 32, cores=2),
+    "v5e": Chip(197, 16),
+    "v5p": Chip(459, 95, cores=2),
+    "v6e": Chip(918, 32),
+    "a100-40": Chip(312, 40),
+    "a100-80": Chip(312, 80),
+    "h100": Chip(989, 80),
+    "h200": Chip(989, 141),
 }
 
 
@@ -90,20 +90,15 @@ class DryRun(ConfigFlags):
     # PaLM reached 0.46 (arXiv:2204.02311, table 3), ours 0.34 with 124 M on an H200.
     efficiency: float = 0.4
     """Share of the peak that the model's operations reach (MFU); an assumption."""
-    price_per_chip_hour: float | None = None
-    """Gives the cost, in the same currency."""
     compile: bool = True
     """Ask the compiler for memory; without, weights, optimiser and gradients alone
     are counted, at once."""
 
     def __post_init__(self) -> None:
         ConfigFlags.__post_init__(self)
-        price = self.price_per_chip_hour
-        numbers = self.tokens, self.efficiency, 1.0 if price is None else price
-        if not all(0 < one < math.inf for one in numbers) or self.efficiency > 1:
+        if not (0 < self.tokens < math.inf and 0 < self.efficiency <= 1):
             raise InputError(
-                "--tokens, --efficiency and --price-per-chip-hour must be above 0, "
-                "--efficiency also at most 1"
+                "--tokens and --efficiency must be above 0, --efficiency at most 1"
             )
 
     def run(self) -> None:
@@ -126,18 +121,18 @@ class DryRun(ConfigFlags):
         for m, n in itertools.product(sizes, parts):
             mesh, one = MeshShape(n_chips // m, m), config.changed(micro_batches=n)
             try:
-                needed, counts = sum(state_bytes(one, m)), None
+                needed, counted = sum(state_bytes(one, m)), _STATE
             except InputError:
                 # These weights cannot be divided by m.
                 if self.mesh is not None:
                     raise
                 continue
             if self.compile and needed <= usable:
-                needed, counts = compiled_costs(one, mesh)
-            tried.append((needed, mesh, one, counts))
+                needed, counted = peak_bytes(compiled(one, mesh)), "an upper bound"
+            tried.append((needed, mesh, one, counted))
             if needed <= usable:
                 break
-        needed, mesh, config, counts = min(tried, key=lambda one: one[0])
+        needed, mesh, config, counted = min(tried, key=lambda one: one[0])
         flags = {"preset": config.name, "mesh": mesh}
         flags |= changes(config, PRESETS[config.name])
         # As it is typed: a separator has line ends.
@@ -149,26 +144,17 @@ class DryRun(ConfigFlags):
         print(
             f"{config.name} on {self.on}, {n_chips} chips of {chip.gib} GiB: "
             f"{'fits' if needed <= usable else 'DOES NOT FIT'}\n"
-            f"  {needed / _GIB:.1f} GiB a chip of {usable / _GIB:.1f} ("
-            f"{'an upper bound' if counts else 'weights, optimiser, gradients alone'})"
-            f"; {state_bytes(config, 1)[0] / _GIB:.1f} GiB a checkpoint\n"
+            f"  {needed / _GIB:.1f} GiB a chip of {usable / _GIB:.1f} ({counted}); "
+            f"{state_bytes(config, 1)[0] / _GIB:.1f} GiB a checkpoint\n"
             f"  flags of train.pretrain: {shell_line(typed)}"
         )
-        if counts is not None:
-            flops, moved = counts
-            print(
-                f"  compiled, a loop's body once: {flops:.3g} operations a chip "
-                f"({flops / chip.tflops / 1e12:.4f} s at the peak), {moved:.3g} bytes "
-                f"({moved / chip.gb_per_second / 1e9:.4f} s at the bandwidth)"
-            )
         seconds = config.step_flops / (self.efficiency * n_chips * chip.tflops * 1e12)
         hours = self.tokens / config.step_tokens * seconds / 3600
-        price = self.price_per_chip_hour
         print(
             f"{config.step_flops:.3g} operations and {seconds:.3f} s a step, at "
             f"{self.efficiency:.0%} of {chip.tflops:.0f} TFLOP/s (bfloat16) a chip\n"
             f"{self.tokens:,.0f} tokens: {hours:,.1f} hours, {n_chips * hours:,.0f} "
-            f"chip-hours{f', {n_chips * hours * price:,.0f} in all' if price else ''}"
+            "chip-hours"
         )
 
 
@@ -194,8 +180,8 @@ def _abstract_mesh(n_parts: int) -> Any:
     return AbstractMesh((1, n_parts), (DATA_AXIS, FSDP_AXIS), (AxisType.Auto,) * 2)
 
 
-def compiled_costs(config: Config, shape: MeshShape) -> tuple[int, tuple[float, float]]:
-    """Compile the step as a run makes it: peak bytes of a chip; operations, bytes."""
+def compiled(config: Config, shape: MeshShape) -> Any:
+    """Compile the step as a run makes it, for devices that need not be there."""
     print(f"compiling for a mesh of {shape} ...", file=sys.stderr)
     mesh = device_mesh(shape)
     graphdef, shapes = nnx.split(abstract_decoder(config.decoder))
@@ -211,11 +197,14 @@ def compiled_costs(config: Config, shape: MeshShape) -> tuple[int, tuple[float, 
         ),
     )
     _, update = compiled_step(graphdef, config, _N_STEPS, mesh, first_id=0)
-    step: Any = update.lower(*arguments).compile()
-    memory, cost = step.memory_analysis(), step.cost_analysis()
+    return update.lower(*arguments).compile()
+
+
+def peak_bytes(step: Any) -> int:
+    """Most memory of a device while a compiled step runs."""
+    memory = step.memory_analysis()
     peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes
-    peak += memory.output_size_in_bytes - memory.alias_size_in_bytes
-    return peak, (cost["flops"], cost["bytes accessed"])
+    return peak + memory.output_size_in_bytes - memory.alias_size_in_bytes
 
 
 def main() -> int:

@@ -26,10 +26,8 @@ from matplotlib.ticker import EngFormatter
 from jaxcontam.cli.main import run_module
 from jaxcontam.errors import InputError
 from jaxcontam.methods import named_rows
-from jaxcontam.proof.advice import effect_words
 from jaxcontam.reports import page as section
 from jaxcontam.reports.figure import BLUE, GREY, ORANGE, STYLE, svg_text
-from jaxcontam.reports.numbers import p_cell
 from jaxcontam.reports.page import render
 from jaxcontam.reports.report_files import replace_bytes
 from jaxcontam.stats.result import LEVEL
@@ -53,7 +51,8 @@ _USUAL = {
 _LOSS = "Each mark below the loss is a step that trained on some part of a copy."
 _MEMORY = (
     "Each point is one test of the model at that step. Dashed grey curves are "
-    "controls, which were never trained on; they show how much chance moves a curve."
+    "controls, which were never trained on; they show how much chance moves a curve. "
+    "The numbers are in audits.jsonl."
 )
 _LIMITS = (
     "An order test rises when the model prefers the published order of a set. It shows "
@@ -62,10 +61,6 @@ _LIMITS = (
     "proves nothing: unseen texts of another kind have different scores anyway.",
     "The points of a curve are tests of one model and not independent; p-values here "
     "are not corrected for the number of tests.",
-)
-_AUDIT_HEADER = (
-    *("set", "copies seen", "tokens", "test", "p, uncorrected", "effect ± se"),
-    *("detectable", "AUC ± se", "ranked among"),
 )
 _SET_HEADER = (
     *(
@@ -79,8 +74,8 @@ _SET_HEADER = (
     ),
     *("first step", "last step", "found in background"),
 )
-# Their columns of words.
-_AUDIT_WORDS, _SET_WORDS = (3, 8), (4, 5, 6)
+# Its columns of words.
+_SET_WORDS = (4, 5, 6)
 _PUBLISHED = "published"
 # Inches: width, height of a curve, and of a set's line of marks.
 _WIDTH, _TALL, _SMALL, _LINE = 9.4, 2.3, 0.9, 0.17
@@ -125,7 +120,7 @@ def _page(
     audits: Sequence[Row],
     run_dir: Path,
 ) -> section.Page:
-    """Facts, loss, memorisation, audits, sets."""
+    """Facts, loss, memorisation, sets."""
     # Most copies first, controls last, in every figure and table.
     sets = sorted(manifest.sets, key=lambda row: -row.copies)
     # Before the first step: near enough for an empty page.
@@ -141,10 +136,6 @@ def _page(
     if audits:
         svg = _memorisation_figure(audits, sets, n_tokens)
         parts["Memorisation"] = [section.Figure(svg, _MEMORY, "wide", "memorisation")]
-        steps = sorted({row["step"] for row in audits})
-        every = _audit_table(audits, steps, "all audits")
-        folded = section.Details("All audits", parts=[every])
-        parts["Last audit"] = [_audit_table(audits, steps[-1:], "last audit"), folded]
     rows = [_set_cells(row) for row in sets]
     planted = section.Table(_SET_HEADER, rows, "sets", words=_SET_WORDS)
     parts["Sets"] = [planted if sets else section.Paragraph("Nothing was planted.")]
@@ -388,37 +379,6 @@ def _facts(
     if (mfu := metrics[-1].get("mfu")) is not None:
         facts.append(f"{mfu:.1%} of the peak (model FLOPs utilisation) at the end.")
     return facts
-
-
-def _audit_table(audits: Sequence[Row], steps: list[int], label: str) -> section.Table:
-    """A row for each order test of each set at each step, the AUC beside the first."""
-    found = []
-    most_first = sorted(audits, key=lambda row: -row["copies"])
-    names = dict.fromkeys(row["set"] for row in most_first)
-    for step, name in itertools.product(steps, names):
-        rows = [row for row in audits if (row["step"], row["set"]) == (step, name)]
-        scores = [row for row in rows if row["auc"] is not None]
-        tests = [row for row in rows if row["auc"] is None]
-        pairs = itertools.zip_longest(tests, scores, fillvalue={})
-        found += itertools.starmap(_audit_cells, pairs)
-    return section.Table(_AUDIT_HEADER, found, label, words=_AUDIT_WORDS)
-
-
-def _audit_cells(test: Row, score: Row) -> list[str]:
-    row = test or score
-    seen = f"{row['copies_seen']} of {row['copies']}"
-    cells = [row["set"], seen, f"{row['tokens']:,}", *[""] * 6]
-    if test:
-        cells[3:7] = [
-            test["method"],
-            p_cell(test["log10_p"], test["validity"]),
-            effect_words(test["effect"], test["effect_se"], dash=""),
-            "" if test["mde"] is None else f"{test['mde']:.2g}",
-        ]
-    if score:
-        auc = effect_words(score["auc"], score["auc_se"])
-        cells[7:] = [auc, ", ".join(score["reference"])]
-    return cells
 
 
 def _set_cells(row: SetRecord) -> list[str]:

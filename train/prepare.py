@@ -1,9 +1,9 @@
 """From texts to training rows, and to the record of what was planted.
 
-Command: `python -m train.prepare ... --prepared PLACE`, with the flags of
-`train.pretrain`, on a machine without chips: it keeps stream, rows, tokenizer and
-manifest in one place. `train.pretrain` with the same line reads them: all that is left
-to do before the first step is to copy the stream.
+`python -m train.pretrain ... --prepared PLACE --stop-after-data`, on a machine without
+accelerators, keeps stream, rows, tokenizer and manifest in one place. The same line
+without its last flag reads them: all that is left to do before the first step is to
+copy the stream.
 
 The first process that sees a disk makes stream and rows there, and all that see it read
 them. Every process compares with process 0 what it is about to train on.
@@ -14,8 +14,8 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,13 @@ from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxcontam import __version__
-from jaxcontam.cli.main import parse, run_command
 from jaxcontam.data.benchmark import parse_records
 from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.processes import barrier, gather, process_index
 from jaxcontam.progress import progress_bar
+from jaxcontam.reports.report_files import make_folder
 from jaxcontam.stats.orders import cut_to_budget
 from train.background_check import check_background
 from train.config import Config, RunOptions, config_to_json
@@ -51,10 +51,12 @@ from train.plant import (
 )
 from train.run_folder import (
     MANIFEST_NAME,
+    alone,
     code_version,
     copy_to,
     disk_leader,
     first_difference,
+    is_url,
     keep_at_home,
     one_line,
     run_home,
@@ -84,8 +86,10 @@ _FLAG = "--prepared"
 _TEXT_FIELD = "text"
 # Where each row starts in the stream, in the order of training.
 _STARTS_NAME = "rows.npy"
-# The manifest last: it says that the rest exists.
-_KEPT = (STREAM_NAME, _STARTS_NAME, VALIDATION_ROWS, TOKENIZER_DIR, MANIFEST_NAME)
+# What a run reads.
+_DATA = (STREAM_NAME, _STARTS_NAME, VALIDATION_ROWS)
+# Data in the making, beside those of a finished run until this one may begin.
+_FRESH = "new-data"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -104,23 +108,14 @@ class Prepared:
 
     Attributes:
         manifest: What is trained on; not yet searched for the sets.
-        starts: (R,) int64, where each row starts in the stream, in training order.
-        validation: (R, T + 1) int32, rows that are held out; R may be 0.
         documents: The background that was chosen; None where the manifest is of a run
             that was prepared elsewhere, and searched.
     """
 
     manifest: Manifest
-    starts: np.ndarray
-    validation: np.ndarray
     documents: Documents | None
     tokenizer: Any
     plain: Tokenizer
-
-    def save_rows(self, folder: Path) -> None:
-        """Keep what is read beside the stream."""
-        np.save(folder / _STARTS_NAME, self.starts)
-        np.save(folder / VALIDATION_ROWS, self.validation)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -138,9 +133,9 @@ class Run:
 
 
 def prepare(
-    run: Run, corpus: Corpus | Sequence[str], stream_file: Path, *, tokenizer: Any
+    run: Run, corpus: Corpus | Sequence[str], folder: Path, *, tokenizer: Any
 ) -> Prepared:
-    """Tokenise, lay out the stream in a file and cut it into rows.
+    """Tokenise, lay out the stream in a folder and cut it into rows.
 
     Without a tokenizer that of `start` is taken, or one is trained on the corpus.
     """
@@ -209,9 +204,11 @@ def prepare(
         )
     )
     stream = build_stream(
-        documents, canaries, prefix_id=first_id, seed=seed, out=stream_file
+        documents, canaries, prefix_id=first_id, seed=seed, out=folder / STREAM_NAME
     )
     starts = _starts(stream, config, seed=seed, n_most=options.steps)
+    np.save(folder / _STARTS_NAME, starts)
+    np.save(folder / VALIDATION_ROWS, validation)
     manifest = stream_manifest(
         canaries,
         stream,
@@ -231,12 +228,7 @@ def prepare(
         allow_overlap=options.allow_overlap,
     )
     return Prepared(
-        manifest=manifest,
-        starts=starts,
-        validation=validation,
-        documents=documents,
-        tokenizer=tokenizer,
-        plain=plain,
+        manifest=manifest, documents=documents, tokenizer=tokenizer, plain=plain
     )
 
 
@@ -435,61 +427,57 @@ def _write(path: Path, content: str) -> None:
 def save_prepared(
     run: Run, corpus: Corpus | Sequence[str], *, tokenizer: Any
 ) -> Manifest:
-    """Prepare a run in its folder, and keep it at `options.prepared`; uses no device.
+    """Prepare a run and keep what it reads at `options.prepared`; uses no device.
 
     What is kept is whole once its manifest is there.
     """
-    out, home = run.out, run_home(run.options.prepared, run.out, _FLAG)
-    (home / MANIFEST_NAME).unlink(missing_ok=True)
-    prepared = prepare(run, corpus, out / STREAM_NAME, tokenizer=tokenizer)
-    manifest = searched(prepared, run.sets)
-    prepared.save_rows(out)
-    prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
-    write_manifest(manifest, out / MANIFEST_NAME)
-    keep_at_home(out, home, *_KEPT)
+    place = run.options.prepared
+    assert place is not None
+    out = run.out if is_url(place) else Path(place)
+    make_folder(out)
+    with alone(out, _FLAG):
+        home = run_home(place, out, _FLAG)
+        (home / MANIFEST_NAME).unlink(missing_ok=True)
+        prepared = prepare(run, corpus, out, tokenizer=tokenizer)
+        manifest = searched(prepared, run.sets)
+        prepared.tokenizer.save_pretrained(out / TOKENIZER_DIR)
+        write_manifest(manifest, out / MANIFEST_NAME)
+        keep_at_home(out, home, *_DATA, TOKENIZER_DIR, MANIFEST_NAME)
     return manifest
 
 
-def fetch_prepared(run: Run, stream_file: Path) -> Prepared:
-    """What `save_prepared` kept, with its stream on this disk.
+def fetch_prepared(run: Run, folder: Path) -> Prepared:
+    """What `save_prepared` kept, copied to a folder.
 
     The corpus is not read: its digest, its budget and its tokenizer are those of what
     was prepared, and all else that a run says must be, too. The stream's length is
     checked, its digest is not: that would take as long as to write it.
     """
-    place = run.options.prepared
+    place, here = run.options.prepared, epath.Path(folder)
     assert place is not None
     kept = epath.Path(place)
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        with one_line(_FLAG, place, "read"):
-            if not (kept / MANIFEST_NAME).exists():
-                raise InputError(
-                    f"{_FLAG} {place}: nothing is prepared there",
-                    hint="python -m train.prepare with the same flags",
-                )
-            copy_to(kept, epath.Path(folder), _KEPT[1:])
+    with one_line(_FLAG, place, "read"):
+        if not (kept / MANIFEST_NAME).exists():
+            raise InputError(
+                f"{_FLAG} {place}: nothing is prepared there",
+                hint="the same command once with --stop-after-data",
+            )
+        copy_to(kept, here, [MANIFEST_NAME])
         manifest = read_manifest(folder / MANIFEST_NAME)
         _check(manifest, place, run)
-        tokenizer = read_run_tokenizer(folder)
-        starts = np.load(folder / _STARTS_NAME)
-        validation = np.load(folder / VALIDATION_ROWS)
-    stream_file.unlink(missing_ok=True)
-    try:
-        # On the same disk no bytes are copied.
-        os.link(kept / STREAM_NAME, stream_file)
-    except OSError:
-        with one_line(_FLAG, place, "read"):
-            (kept / STREAM_NAME).copy(epath.Path(stream_file))
-    if len(np.load(stream_file, mmap_mode="r")) != manifest.n_tokens:
+        copied = [*_DATA, TOKENIZER_DIR]
+        with contextlib.suppress(OSError):
+            # On the same disk no bytes are copied.
+            os.link(kept / STREAM_NAME, folder / STREAM_NAME)
+            copied.remove(STREAM_NAME)
+        copy_to(kept, here, copied)
+    if len(np.load(folder / STREAM_NAME, mmap_mode="r")) != manifest.n_tokens:
         raise InputError(f"{place}: {STREAM_NAME} is not as long as its manifest says")
+    tokenizer = read_run_tokenizer(folder)
+    # Whoever trains again with other code must not find its own work done.
+    now = dataclasses.replace(manifest, jaxcontam=__version__, code=code_version())
     return Prepared(
-        # Whoever trains again with other code must not find its own work done.
-        manifest=dataclasses.replace(
-            manifest, jaxcontam=__version__, code=code_version()
-        ),
-        starts=starts,
-        validation=validation,
+        manifest=now,
         documents=None,
         tokenizer=tokenizer,
         plain=plain_tokenizer(tokenizer.backend_tokenizer),
@@ -499,30 +487,29 @@ def fetch_prepared(run: Run, stream_file: Path) -> Prepared:
 def _check(manifest: Manifest, place: str, run: Run) -> None:
     """Refuse what was prepared for another run."""
 
-    def of_sets(sets: Sequence[SetRecord] | Sequence[PlannedSet]) -> list[Any]:
-        return [(one.name, one.copies, one.when, one.layout, one.form) for one in sets]
+    def planted(one: PlannedSet | SetRecord) -> tuple[Any, ...]:
+        is_shuffled = one.shuffled or one.layout == "spread"
+        return one.name, one.copies, one.when, one.layout, one.form, is_shuffled
 
     before = {
         "seed": manifest.seed,
         "allow_overlap": manifest.allow_overlap,
         "init": manifest.init_fingerprint,
         "recipe": run_inputs(manifest)["recipe"],
-        "sets": of_sets(manifest.sets),
-        "examples": [row.fingerprint for row in manifest.sets],
+        "sets": [(*planted(row), row.fingerprint) for row in manifest.sets],
     }
     now = {
         "seed": run.seed,
         "allow_overlap": run.options.allow_overlap,
         "init": None if run.start is None else run.start.checkpoint.fingerprint,
         "recipe": config_to_json(run.config),
-        "sets": of_sets(run.sets),
-        "examples": [one.benchmark.fingerprint for one in run.sets],
+        "sets": [(*planted(one), one.benchmark.fingerprint) for one in run.sets],
     }
     if before != now:
         raise InputError(
             f"{_FLAG} {place}: prepared for another run "
             f"({first_difference(before, now, '')})",
-            hint="the flags, the sets and the seed must be those of train.prepare",
+            hint="its flags, its sets and its seed must be those of --stop-after-data",
         )
 
 
@@ -532,33 +519,33 @@ def prepared_once(
 ) -> Iterator[Prepared | None]:
     """Prepare a run on each disk; process 0 always does.
 
-    The block decides whether the run may begin, and then calls `place_stream`: else
-    what was prepared is gone after it.
+    The block decides whether the run may begin, and then calls `place_data`: else what
+    was prepared is gone after it.
 
     Yields:
         What this process prepared; None where another one did, on the same disk.
     """
-    leads = disk_leader(out) == process_index()
-    # Beside that of a finished run, until it is known that this one may begin.
-    fresh_stream = out / f"new-{STREAM_NAME}"
-    if leads and not _holds_finished(out):
-        # A run that goes on makes its stream anew: the disk need not hold two.
-        (out / STREAM_NAME).unlink(missing_ok=True)
+    leads, fresh = disk_leader(out) == process_index(), out / _FRESH
+    if leads:
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir()
+        if not _holds_finished(out):
+            # A run that goes on makes its stream anew: the disk need not hold two.
+            (out / STREAM_NAME).unlink(missing_ok=True)
     try:
-        prepared = prepare(fresh_stream) if leads else None
-        _check_same(prepared)
+        prepared = prepare(fresh) if leads else None
+        _check_same(prepared, fresh)
         yield prepared
     finally:
         if leads:
-            for left in out.glob(f"{fresh_stream.name}*"):
-                left.unlink()
+            shutil.rmtree(fresh, ignore_errors=True)
 
 
-def place_stream(out: Path, prepared: Prepared | None) -> None:
+def place_data(out: Path, prepared: Prepared | None) -> None:
     """Put stream and rows where they are read; all processes at the same time."""
     if prepared is not None:
-        prepared.save_rows(out)
-        (out / f"new-{STREAM_NAME}").replace(out / STREAM_NAME)
+        for name in _DATA:
+            (out / _FRESH / name).replace(out / name)
     barrier("stream")
 
 
@@ -575,12 +562,13 @@ def _holds_finished(out: Path) -> bool:
     return (out / MANIFEST_NAME).exists()
 
 
-def _check_same(prepared: Prepared | None) -> None:
+def _check_same(prepared: Prepared | None, fresh: Path) -> None:
     own = bytes(hashlib.sha256().digest_size)
     if prepared is not None:
         inputs = json.dumps(run_inputs(prepared.manifest), sort_keys=True)
         # Inputs leave out the code, which another host may have in another version.
-        own = hashlib.sha256(inputs.encode() + prepared.starts.tobytes()).digest()
+        rows = (fresh / _STARTS_NAME).read_bytes()
+        own = hashlib.sha256(inputs.encode() + rows).digest()
     told = gather(np.frombuffer(own, np.uint8))
     for process, other in enumerate(told):
         if other.any() and (other != told[0]).any():
@@ -589,17 +577,3 @@ def _check_same(prepared: Prepared | None) -> None:
                 hint="the corpus, the sets, the flags and the code must be the same "
                 "on every host",
             )
-
-
-def main() -> int:
-    """Command line of `python -m train.prepare`."""
-    from train.pretrain import Pretrain
-
-    prog = "python -m train.prepare"
-    return run_command(
-        lambda: parse(Pretrain, sys.argv[1:], prog=prog).prepare(), name="train.prepare"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -26,7 +26,6 @@ from jaxcontam.models.checkpoint import (
 )
 from jaxcontam.processes import is_first, joined, keep_freed_memory
 from jaxcontam.reports.flags import check_positive, check_seed
-from jaxcontam.reports.report_files import make_folder
 from jaxcontam.scoring.identity import keep_compiled
 from jaxcontam.scoring.shares import parse_mesh
 from jaxcontam.terminal import visible
@@ -36,10 +35,10 @@ from train.flops import forward_flops
 from train.loop import training_mesh
 from train.manifest import Manifest
 from train.page import PAGE_NAME
-from train.plant import PlannedSet, check_sets, planned_set, read_plan
-from train.prepare import Run, Start, save_prepared
+from train.plant import PlannedSet, planned_set, read_plan
+from train.prepare import Start
 from train.run import holds_run, pretrain
-from train.run_folder import MODEL_DIR, alone, is_url
+from train.run_folder import MODEL_DIR
 from train.tokens import read_tokenizer
 
 # Defaults of continued training: the rate of Shi et al., arXiv:2310.16789, section 6.1.
@@ -104,6 +103,8 @@ class Pretrain(RunOptions, ConfigFlags, _Inputs):
             raise InputError("--limit is of --canaries", hint=hint)
         check_positive(self, "limit")
         RunOptions.__post_init__(self)
+        if self.distributed and self.stop_after_data:
+            raise InputError("--stop-after-data is of one process: no --distributed")
         if self.prepared is not None and self.out.absolute() == (
             Path(self.prepared).absolute()
         ):
@@ -113,27 +114,6 @@ class Pretrain(RunOptions, ConfigFlags, _Inputs):
         """Read, train, write; prints where the model stands."""
         with joined(self.distributed):
             return self._run()
-
-    def prepare(self) -> Manifest:
-        """Write to `--prepared` all that a run reads; uses no device."""
-        if self.prepared is None:
-            raise InputError("--prepared names no place", hint="a folder or gs://...")
-        start = None if self.init is None else read_start(self.init)
-        tokenizer = None if self.tokenizer is None else read_tokenizer(self.tokenizer)
-        sets, corpus = self._sets(), self._corpus()
-        check_sets(sets)
-        out = self.out if is_url(self.prepared) else Path(self.prepared)
-        make_folder(out)
-        run = Run(
-            sets=sets,
-            config=self._config(start, tokenizer),
-            seed=self.seed,
-            out=out,
-            options=self._options(),
-            start=start,
-        )
-        with alone(out):
-            return save_prepared(run, corpus, tokenizer=tokenizer)
 
     def _corpus(self) -> Corpus:
         corpus = open_corpus(
@@ -150,8 +130,9 @@ class Pretrain(RunOptions, ConfigFlags, _Inputs):
 
     def _run(self) -> Manifest:
         sets = self._sets()
-        corpus = () if self.prepared is not None else self._corpus()
-        mesh = training_mesh(parse_mesh(self.mesh))
+        is_read = self.prepared is None or self.stop_after_data
+        corpus = self._corpus() if is_read else ()
+        mesh = None if self.stop_after_data else training_mesh(parse_mesh(self.mesh))
         start = None if self.init is None else read_start(self.init, mesh)
         tokenizer = None if self.tokenizer is None else read_tokenizer(self.tokenizer)
         config = self._config(start, tokenizer)
@@ -168,7 +149,9 @@ class Pretrain(RunOptions, ConfigFlags, _Inputs):
             start=start,
             tokenizer=tokenizer,
         )
-        if manifest.finished and is_first():
+        if self.stop_after_data:
+            print(f"prepared: {self.prepared}")
+        elif manifest.finished and is_first():
             # One that was reused may stand only where the checkpoints were.
             is_here = self.checkpoints is None or holds_run(self.out, manifest)
             is_here = is_here and (self.out / MODEL_DIR).is_dir()

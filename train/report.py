@@ -110,56 +110,32 @@ class StepLog:
         self._file.close()
 
 
-class MetricsLog(StepLog):
-    """Metrics of a run, block of steps by block.
+def metric_rows(
+    last_step: int, of_steps: Mapping[str, np.ndarray], step_tokens: int, **block: Any
+) -> list[Row]:
+    """Rows of metrics.jsonl for a block of steps that ends with `last_step`.
 
     A row has `step` (from 1) and `tokens` (targets trained on so far); of the step
     `loss` (mean over its targets, nats), `gradient_norm` (before clipping),
     `parameter_norm` and `rate` (learning rate), each null where it is not finite; and
-    of the moment when these were known `seconds` (wall time of training, earlier
-    processes included), `tokens_per_second` and `mfu` (over the last minute; null at
-    first, or without a peak).
+    as `block` what is of the moment when these were known: `seconds` (wall time of
+    training, earlier processes included), `tokens_per_second` and `mfu` (over the last
+    minute; null at first, or without a peak).
     """
-
-    def __init__(self, path: Path, last_step: int = 0):
-        """As `StepLog`."""
-        super().__init__(path, last_step)
-        self._seconds_before = self.last_row["seconds"] if self.last_row else 0.0
-
-    def add(
-        self,
-        last_step: int,
-        of_steps: Mapping[str, np.ndarray],
-        *,
-        tokens_a_step: int,
-        seconds: float,
-        tokens_per_second: float | None = None,
-        mfu: float | None = None,
-    ) -> None:
-        """Write a block of steps that ends with `last_step`, counted from 1."""
-        block = {
-            "seconds": round(self._seconds_before + seconds, 3),
-            "tokens_per_second": tokens_per_second and round(tokens_per_second, 1),
-            "mfu": mfu and round(mfu, 4),
+    first = last_step - len(of_steps["loss"]) + 1
+    return [
+        {
+            "step": step,
+            "tokens": step * step_tokens,
+            # The shortest digits that give the float32 back.
+            **{
+                name: float(str(one)) if np.isfinite(one) else None
+                for name, one in zip(of_steps, numbers, strict=True)
+            },
+            **block,
         }
-        first = last_step - len(of_steps["loss"]) + 1
-        self.append(
-            [
-                {
-                    "step": step,
-                    "tokens": step * tokens_a_step,
-                    # The shortest digits that give the float32 back.
-                    **{
-                        name: float(str(one)) if np.isfinite(one) else None
-                        for name, one in zip(of_steps, numbers, strict=True)
-                    },
-                    **block,
-                }
-                for step, numbers in enumerate(
-                    zip(*of_steps.values(), strict=True), first
-                )
-            ]
-        )
+        for step, numbers in enumerate(zip(*of_steps.values(), strict=True), first)
+    ]
 
 
 class RunningMean:

@@ -64,10 +64,11 @@ from train.prepare import (
     Run,
     Start,
     fetch_prepared,
-    place_stream,
+    place_data,
     prepare,
     prepared_once,
     rows_of_run,
+    save_prepared,
     searched,
     write_set,
 )
@@ -75,11 +76,11 @@ from train.report import (
     AUDITS_NAME,
     METRICS_NAME,
     VALIDATION_NAME,
-    MetricsLog,
     StepLog,
     TrainingProgress,
     audit_steps,
     audit_words,
+    metric_rows,
     read_rows,
 )
 from train.run_folder import (
@@ -123,47 +124,44 @@ def pretrain(
     """
     options = options or RunOptions()
     check_sets(sets)
+    is_read = options.prepared is None or options.stop_after_data
+    if is_read and not isinstance(corpus, Corpus) and not corpus:
+        raise InputError("the corpus has no documents")
+    run = Run(
+        sets=sets, config=config, seed=seed, out=out, options=options, start=start
+    )
+    if options.stop_after_data:
+        return save_prepared(run, corpus, tokenizer=tokenizer)
     mesh = training_mesh(parse_mesh(options.mesh))
     check_rows(config, mesh)
-    if options.prepared is None and not isinstance(corpus, Corpus) and not corpus:
-        raise InputError("the corpus has no documents")
     make_folder(out)
     home = run_home(options.checkpoints, out)
     check_home(home)
-    if not is_same_folder(out, home) and saved_steps(out):
+    is_here = is_same_folder(out, home)
+    if not is_here and saved_steps(out):
         raise InputError(
             f"{out}: holds checkpoints, and --checkpoints names another place",
             hint="another --out, or no --checkpoints to go on with these",
         )
+
+    def prepare_in(folder: Path) -> Prepared:
+        if options.prepared is not None:
+            return fetch_prepared(run, folder)
+        return prepare(run, corpus, folder, tokenizer=tokenizer)
+
     with contextlib.ExitStack() as locks:
         if is_first():
             locks.enter_context(alone(out))
-            if not is_url(home) and not is_same_folder(out, home):
-                locks.enter_context(alone(Path(home)))
-        run = Run(
-            sets=sets,
-            config=config,
-            seed=seed,
-            out=out,
-            options=options,
-            start=start,
-            mesh=mesh,
-            home=home,
-        )
-
-        def prepare_here(stream_file: Path) -> Prepared:
-            if options.prepared is not None:
-                return fetch_prepared(run, stream_file)
-            return prepare(run, corpus, stream_file, tokenizer=tokenizer)
-
-        return _pretrain(run, prepare_here)
+            if not is_here and not is_url(home):
+                locks.enter_context(alone(Path(home), "--checkpoints"))
+        return _pretrain(dataclasses.replace(run, mesh=mesh, home=home), prepare_in)
 
 
-def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
+def _pretrain(run: Run, prepare_in: Callable[[Path], Prepared]) -> Manifest:
     """`pretrain`, once the folder is locked."""
     config, start, out, home = run.config, run.start, run.out, run.home
     plan, told = None, b""
-    with prepared_once(out, prepare_here) as prepared:
+    with prepared_once(out, prepare_in) as prepared:
         if prepared is not None and is_first():
             plan = _audit_plan(run, prepared)
             told = manifest_json(_begun(run, prepared)).encode()
@@ -173,7 +171,7 @@ def _pretrain(run: Run, prepare_here: Callable[[Path], Prepared]) -> Manifest:
             audits = "; it is not audited again" if plan is not None else ""
             _say(f"reusing the finished model in {home}{audits}")
             return manifest
-        place_stream(out, prepared)
+        place_data(out, prepared)
     rows = rows_of_run(out, config.context)
     decoder = (
         fresh_decoder(config.decoder, seed=run.seed, mesh=run.mesh)
@@ -394,7 +392,7 @@ class RunLog:
             read_rows(out / name, last_step=last_step)
         with contextlib.ExitStack() as stack:
             keep = stack.enter_context
-            self._metrics = keep(MetricsLog(out / METRICS_NAME, last_step))
+            self._metrics = keep(StepLog(out / METRICS_NAME, last_step))
             self._audits = keep(StepLog(out / AUDITS_NAME, last_step))
             self._validation = keep(StepLog(out / VALIDATION_NAME, last_step))
             self._opened = stack.pop_all()
@@ -404,20 +402,23 @@ class RunLog:
             flops_a_step=config.step_flops,
             peak_tflops=run.options.peak_tflops,
         )
-        self._start = time.monotonic()
+        earlier = self._metrics.last_row
+        self._start = time.monotonic() - (earlier["seconds"] if earlier else 0.0)
 
     def steps(self, before: int, of_steps: OfSteps) -> None:
         """Write the numbers of the steps that follow `before` steps."""
         last = before + len(of_steps["loss"])
         state = self.progress.update(last, of_steps["loss"].tolist())
-        self._metrics.add(
+        speed, mfu = state.tokens_per_second, state.mfu
+        rows = metric_rows(
             last,
             of_steps | {"rate": self._rates_N[before:last]},
-            tokens_a_step=self._step_tokens,
-            seconds=time.monotonic() - self._start,
-            tokens_per_second=state.tokens_per_second,
-            mfu=state.mfu,
+            self._step_tokens,
+            seconds=round(time.monotonic() - self._start, 3),
+            tokens_per_second=speed and round(speed, 1),
+            mfu=mfu and round(mfu, 4),
         )
+        self._metrics.append(rows)
 
     def validation(self, step: int, measure: Callable[[], float]) -> None:
         """Measure the loss of what is held out, write it and say it."""

@@ -220,10 +220,11 @@ def run_home(word: str | None, out: Path, flag: str = "--checkpoints") -> Any:
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path, flag: str = "--out") -> Iterator[None]:
     """Keep other processes out of a run's folder; a killed one holds nothing."""
+    hint = f"wait until that run has ended, or name another folder with {flag}"
     with (folder / LOCK_NAME).open("w") as handle:
-        lock(handle.fileno(), folder)
+        lock(handle.fileno(), folder, hint=hint)
         yield
 
 

@@ -25,28 +25,30 @@ class Canary:
     Attributes:
         published: Copies in the paper's first model.
         lower: Copies in the authors' second model.
-        sharded_p: p-value of the sharded test on the first model, as it was printed.
+        permutation_p: p-value of the permutation test on the first model, as printed.
+        sharded_p: That of the sharded test.
     """
 
     published: int
     lower: int
-    sharded_p: str | None = None
+    permutation_p: str
+    sharded_p: str
 
 
 # Copies: the README of the authors' code (tatsu-lab/test_set_contamination) has both
-# columns. Figures: the table in the authors' public answer to the reviewers of
-# arXiv:2310.17623, which has these five sets and no figure of the second model.
+# columns. p-values: table 1 of arXiv:2310.17623, whose 0.009 is the smallest that its
+# permutation test could give; the paper has none of the second model.
 CANARIES: Mapping[str, Canary] = {
-    "boolq": Canary(1, 1, "0.156"),
-    "hellaswag": Canary(1, 1, "0.478"),
-    "openbookqa": Canary(1, 2),
-    "naturalquestions": Canary(10, 2),
-    "mnli": Canary(10, 4, "1.96e-11"),
-    "truthfulqa": Canary(10, 4),
-    "piqa": Canary(50, 7),
-    "mmlu_professional_law": Canary(50, 7, "1e-38"),
-    "mmlu_professional_psychology": Canary(50, 10),
-    "mmlu_high_school_psychology": Canary(100, 10, "1e-38"),
+    "boolq": Canary(1, 1, "0.099", "0.156"),
+    "hellaswag": Canary(1, 1, "0.485", "0.478"),
+    "openbookqa": Canary(1, 2, "0.544", "0.462"),
+    "naturalquestions": Canary(10, 2, "0.009", "1e-38"),
+    "mnli": Canary(10, 4, "0.009", "1.96e-11"),
+    "truthfulqa": Canary(10, 4, "0.009", "3.43e-13"),
+    "piqa": Canary(50, 7, "0.009", "1e-38"),
+    "mmlu_professional_law": Canary(50, 7, "0.009", "1e-38"),
+    "mmlu_professional_psychology": Canary(50, 10, "0.009", "1e-38"),
+    "mmlu_high_school_psychology": Canary(100, 10, "0.009", "1e-38"),
 }
 
 
@@ -158,7 +160,8 @@ def _orders(run: Run) -> Grid:
             **{method: _p(run.tests.get((name, method))) for method in others},
         }
         if run.plan == "published":
-            cells["paper: sharded t"] = CANARIES[name].sharded_p or ""
+            cells["paper: permutation"] = CANARIES[name].permutation_p
+            cells["paper: sharded t"] = CANARIES[name].sharded_p
         words |= {(name, column): word for column, word in cells.items()}
     orders = max((row["n_orders"] for row in run.rows("permutation")), default=0)
     floor = f" (permutation: {orders} orders, so p is at least {1 / (orders + 1):g})"

@@ -13,8 +13,7 @@ Remembered files gain 0.5 nats at each published boundary. Each is audited besid
 reference that has read another background, has no memory, and knows as much, half as
 much, or nothing; and beside a flat one that knows as much but halves every score.
 
-Two small transformers, trained until they copy, are asked about a file of each kind,
-each beside the other one; then, with one file in four read 15 times, about these.
+`eval.real_models` asks pretrained transformers about the same kinds of files.
 """
 
 import dataclasses
@@ -28,20 +27,12 @@ import matplotlib
 
 from eval.natural_order.audited import (
     Case,
-    Job,
     Record,
-    case_file,
+    inputs_of,
+    maker,
     record_from,
 )
 from eval.natural_order.kinds import KINDS
-from eval.natural_order.readers import (
-    COPIES,
-    SHAPES,
-    copying,
-    model_folder,
-    train_transformer,
-    transformer,
-)
 from eval.population import made_records
 from eval.study import (
     Clock,
@@ -56,8 +47,6 @@ from eval.study import (
 from jaxcontam.reports.figure import BLUE, ORANGE, STYLE, figure_axes, svg_text
 
 PLANTED_NATS = 0.5
-# One kind in so many is planted in the transformers.
-_PLANTED_KINDS = 4
 # Nats that a sequel gains from a scorer that knows what follows what.
 _KNOWS = (0.5, 2.0)
 # Kinds that are fast to give many rows.
@@ -74,7 +63,7 @@ class NaturalOrder(StudyFlags):
     processes: int = 2
     """Processes that audit files."""
     any_code: bool = False
-    """Take finished files that other code audited, and transformers that it trained."""
+    """Take finished files that other code audited."""
     out: Path = Path("runs/natural_order")
     """Folder for a record of each file, tables and the figure; finished files stay."""
 
@@ -86,10 +75,13 @@ class NaturalOrder(StudyFlags):
         folder = self.out / "tiny" if self.tiny else self.out
         cases = cases_of(self.seed, tiny=self.tiny)
         records = Records(folder / "records", any_code=self.any_code)
-        job = Job(records=records, models=folder)
-        train_readers(cases, folder, any_code=self.any_code)
         done, failures = made_records(
-            job, cases, n_processes=self.processes, of="files"
+            records,
+            cases,
+            inputs_of,
+            maker,
+            n_processes=self.processes,
+            of="files",
         )
         found = [record_from(one["record"]) for one in done.values()]
         return finish_study(
@@ -99,11 +91,11 @@ class NaturalOrder(StudyFlags):
             out=folder,
             numbers={
                 "n_cases": len(cases),
-                "failed": {job.inputs(c)[0]: f.reason for c, f in failures.items()},
+                "failed": failures,
                 "planted_nats": PLANTED_NATS,
                 "records": [dataclasses.asdict(record) for record in found],
             },
-            grids=[*grids(found), *copying_grids(found, folder)],
+            grids=grids(found),
             figures={"natural_order": figure(found)},
             earlier_seconds=records.earlier_seconds,
         )
@@ -133,15 +125,8 @@ def cases_of(seed: int, *, tiny: bool = False) -> list[Case]:
             *cases(kinds, strongest, 60, 1, nats=PLANTED_NATS),
             *cases(known, strongest, 60, 1, knows=_KNOWS[-1]),
         ]
-    planted = cases(kinds, strongest, 300, 1, nats=PLANTED_NATS)
     return [
-        *(
-            dataclasses.replace(case, nats=0.0, reader=reader, copies=copies)
-            for reader in SHAPES
-            for copies, step in ((0, 1), (COPIES, _PLANTED_KINDS))
-            for case in planted[::step]
-        ),
-        *planted,
+        *cases(kinds, strongest, 300, 1, nats=PLANTED_NATS),
         *(
             case
             for knows in _KNOWS
@@ -155,16 +140,6 @@ def cases_of(seed: int, *, tiny: bool = False) -> list[Case]:
         *cases(natural, both, 1_000, 1),
         *cases(random, both, 1_000, 2),
     ]
-
-
-def train_readers(cases: Sequence[Case], folder: Path, *, any_code: bool) -> None:
-    """Train the transformers of all cases, finished or not; finished ones stay."""
-    readers = sorted({case.reader for case in cases} - {""})
-    for name in readers:
-        train_transformer(name, folder, any_code=any_code)
-    for name in readers:
-        files = [case_file(c) for c in cases if c.reader == name and c.copies]
-        train_transformer(name, folder, planted=files, any_code=any_code)
 
 
 LEVEL = -3.0
@@ -196,33 +171,11 @@ _COLUMNS = {
 }
 
 
-def copying_grids(records: Sequence[Record], folder: Path) -> list[Grid]:
-    """Grids of what the transformers of records copy; empty without them."""
-    readers = sorted({(r.case.reader, r.case.copies > 0) for r in records} - {("", 0)})
-    if not readers:
-        return []
-    rows = [
-        (
-            f"{name}{', with planted files' if planted else ''}",
-            copying(transformer(model_folder(name, folder, planted=planted))),
-        )
-        for name, planted in readers
-    ]
-    columns = {
-        "transformer": "{r[0]}",
-        "after itself": "{r[1][0]:.2f}",
-        "after another": "{r[1][1]:.2f}",
-    }
-    title = "Log-probability of a string of random words, nats a token"
-    return [Grid.of(title, rows, columns)]
-
-
 def grids(records: Sequence[Record]) -> list[Grid]:
     """By law and length; by kind and strength; known; and the same files remembered."""
     clean = _only_copied(records)
     knowing = [r for r in records if r.case.knows and not r.case.nats]
     remembered = [r for r in records if r.case.nats]
-    asked = [r for r in records if r.case.reader]
     gain = f"{PLANTED_NATS:g} nats a boundary"
     tables = {
         "Scorers that never saw the files, by law and rows": [
@@ -239,12 +192,6 @@ def grids(records: Sequence[Record]) -> list[Grid]:
         f"The same scorer, which remembers the file ({gain})": _rows(
             "{1}", remembered, _law
         ),
-        "Transformers": [
-            *_rows("{0}, {2}", [r for r in asked if not r.case.copies], _of_reader),
-            *_rows(
-                "{0}, {2}, {3} copies", [r for r in asked if r.case.copies], _of_reader
-            ),
-        ],
     }
     kept = {title: [row for row in rows if row[1]] for title, rows in tables.items()}
     return [Grid.of(title, rows, _COLUMNS) for title, rows in kept.items() if rows]
@@ -262,14 +209,9 @@ def _law(record: Record) -> tuple[int, str]:
     return _LAWS.index(record.law), record.law
 
 
-def _of_reader(record: Record) -> tuple[str, int, str, int]:
-    return record.case.reader, *_law(record), record.case.copies
-
-
 def _only_copied(records: Sequence[Record]) -> list[Record]:
     """Records of scorers that never saw the file, and know nothing."""
-    asked = ((record, record.case) for record in records)
-    return [r for r, case in asked if not (case.nats or case.knows or case.reader)]
+    return [r for r in records if not (r.case.nats or r.case.knows)]
 
 
 def _median(values: Iterable[float]) -> str:

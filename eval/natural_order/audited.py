@@ -3,27 +3,24 @@
 import dataclasses
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from eval.natural_order.kinds import KINDS
 from eval.natural_order.readers import (
-    SHAPES,
+    CONTEXT,
+    PREFIX_ID,
     Gain,
-    Reader,
-    copiers,
+    backgrounds,
     know,
-    model_folder,
     remember,
-    transformer,
+    scorer_of,
 )
-from eval.study import Records
 from jaxcontam.data.benchmark import Benchmark, without_repeats
-from jaxcontam.data.encoding import Encoded, encode_examples
+from jaxcontam.data.encoding import encode_examples
 from jaxcontam.orders.benchmarks import order_checks
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.methods import ADJACENCY, DIRECTION
-from jaxcontam.orders.order_test import PlannedTest, plan_test, score_test
+from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.proof.test_row import reference_result
 from jaxcontam.proof.verdict import CONTAMINATED_LEVEL, MIN_EFFECT, decide
 
@@ -49,8 +46,6 @@ class Case:
         nats: What a remembered boundary gains; 0 is a clean scorer.
         knows: Nats that a natural sequel gains by the kind's `goes_on`, whatever the
             file's order; a clean scorer's as well.
-        reader: Name of a transformer; "" is the copying scorer.
-        copies: Of the file that the transformer has read.
     """
 
     kind: str
@@ -59,8 +54,6 @@ class Case:
     seed: int
     nats: float = 0.0
     knows: float = 0.0
-    reader: str = ""
-    copies: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,22 +87,22 @@ class Record:
     seconds: float
 
 
-def audited_case(case: Case, models: Path = Path()) -> Record:
-    """Audit a file, whether or not its checks pass; transformers are in `models`."""
-    if not case.reader:
-        return _audited(case, *copiers())
-    (other,) = set(SHAPES) - {case.reader}
-    own = transformer(model_folder(case.reader, models, planted=case.copies > 0))
-    return _audited(case, own, transformer(model_folder(other, models)))
-
-
-def _audited(case: Case, own: Reader, other: Reader) -> Record:
-    """Audit a file by a case's reader, beside a clean one."""
+def audited_case(case: Case) -> Record:
+    """Audit a file, whether or not its checks pass, beside a clean reference."""
     began = time.process_time()
     kind = KINDS[case.kind]
     file = case_file(case)
     pretests = order_checks(file, AuditDesign(seed=case.seed))
-    planned, encoded = _planned(case, file, own)
+    tokenizer, own, other = backgrounds()
+    encoded = encode_examples(tokenizer, file.texts)
+    planned = plan_test(
+        file,
+        encoded,
+        _ADJACENCY,
+        prefix_id=PREFIX_ID,
+        context=CONTEXT,
+        seed=case.seed,
+    )
 
     def known(share: float) -> list[Gain]:
         if not case.knows:
@@ -118,7 +111,7 @@ def _audited(case: Case, own: Reader, other: Reader) -> Record:
         return [know(file.texts, encoded.ids, kind.goes_on, share * case.knows)]
 
     memory = [remember(encoded.ids, case.nats)] if case.nats else []
-    scored = score_test(planned, own.scorer([*memory, *known(1.0)]))
+    scored = score_test(planned, scorer_of(own, [*memory, *known(1.0)]))
     attraction, forward = (
         planned.result(
             scored, primary=method is _DIRECTION, pretests=pretests, method=method
@@ -129,8 +122,8 @@ def _audited(case: Case, own: Reader, other: Reader) -> Record:
     for name, (share, flatness) in _REFERENCES.items():
         # No reference turns a larger p-value into an accusation.
         if forward.p_value <= CONTAMINATED_LEVEL and not forward.refusals:
-            same = _planned(case, file, other)[0]
-            asked = score_test(same, other.scorer(known(share))).evidence.pairs
+            reference = scorer_of(other, known(share))
+            asked = score_test(planned, reference).evidence.pairs
             assert asked is not None
             found = reference_result(
                 _DIRECTION,
@@ -161,40 +154,17 @@ def case_file(case: Case) -> Benchmark:
     return without_repeats(kind.file(n=case.n, strength=case.strength, seed=case.seed))
 
 
-def _planned(
-    case: Case, file: Benchmark, reader: Reader
-) -> tuple[PlannedTest, Encoded]:
-    encoded = encode_examples(reader.tokenizer, file.texts)
-    planned = plan_test(
-        file,
-        encoded,
-        _ADJACENCY,
-        prefix_id=reader.prefix_id,
-        context=reader.context,
-        seed=case.seed,
-    )
-    return planned, encoded
-
-
 def record_from(fields: dict[str, Any]) -> Record:
     """A record from its fields, as `dataclasses.asdict` gives them."""
     case, failed = Case(**fields["case"]), tuple(fields["failed"])
     return Record(**{**fields, "case": case, "failed": failed})
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Inputs that a process needs to audit any case; transformers are in `models`."""
+def inputs_of(case: Case) -> tuple[str, dict[str, Any]]:
+    """Name of the record of a case, and the case."""
+    return "-".join(map(str, dataclasses.astuple(case))), dataclasses.asdict(case)
 
-    records: Records
-    models: Path
 
-    def inputs(self, task: Case) -> tuple[Any, ...]:
-        """Name of the record of a case, and the case."""
-        return "-".join(map(str, dataclasses.astuple(task))), dataclasses.asdict(task)
-
-    def maker(self) -> Callable[[Case], dict[str, Any]]:
-        """Returns what audits a case."""
-        return lambda case: {
-            "record": dataclasses.asdict(audited_case(case, self.models))
-        }
+def maker() -> Callable[[Case], dict[str, Any]]:
+    """Returns what audits a case."""
+    return lambda case: {"record": dataclasses.asdict(audited_case(case))}

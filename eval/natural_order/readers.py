@@ -1,11 +1,10 @@
-"""Whom the study asks: copying scorers, and small transformers that learn to copy.
+"""Whom the study asks: copying scorers.
 
 A copying scorer has read a background of bigrams, and sees beside it what stood in the
 context: the word itself, what followed the last word before, what followed the last
 two. It knows no file, so a test that accuses it was fooled by the file's own order. It
 may know what follows what in any such file, and is as clean; what it remembers of one
-file is contamination. Transformers also read lists of random words that stand several
-times, which nothing but copying foretells; some go on with files planted.
+file is contamination.
 
 Dimension key
     N  bigrams of the background
@@ -24,7 +23,6 @@ import json
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from random import Random
 from typing import NamedTuple, cast
 
@@ -47,17 +45,10 @@ from eval.natural_order.words import (
     sentence,
     thing,
 )
-from eval.planted import in_rows, resized, trained_model
-from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.encoding import Encoder, encode_texts
-from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.progress import Progress
-from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.scoring.pair_scorer import PairScores
-from train.plant import PlannedSet
-from train.run_folder import MODEL_DIR
 
 PREFIX_ID = 0
 """Before each text."""
@@ -267,138 +258,25 @@ def _logprobs(background: Bigrams, ids_GKL: np.ndarray, P: int) -> np.ndarray:
     return np.log(weight * p + cached).astype(np.float32)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Reader:
-    """A model that is scored; `scorer` takes what it remembers and knows besides."""
-
-    tokenizer: Encoder
-    prefix_id: int
-    context: int
-    scorer: Callable[[Sequence[Gain]], SequenceScorer]
-
-
 _N_DOCUMENTS = 2_000
 
 
 @functools.cache
-def copiers() -> tuple[Reader, Reader]:
-    """The copying scorer and its reference, with ids in common; in every process."""
+def backgrounds() -> tuple[WordEncoder, Bigrams, Bigrams]:
+    """Ids in common, and what scorer and reference have read; in every process."""
     one, other = (
         list(itertools.islice(background_texts(seed=seed), _N_DOCUMENTS))
         for seed in (0, 1)
     )
     own = fit_bigrams(one)
     reference = fit_bigrams(other, words=own.words)
-    tokenizer = WordEncoder(reference.words)
-
-    def reader(background: Bigrams) -> Reader:
-        def scorer(gains: Sequence[Gain]) -> SequenceScorer:
-            # A test of pairs asks a scorer for nothing else.
-            pairs = CopyingPairs(background, gains)
-            return cast(SequenceScorer, types.SimpleNamespace(pairs=pairs))
-
-        return Reader(tokenizer, PREFIX_ID, CONTEXT, scorer)
-
-    return reader(own), reader(reference)
+    return WordEncoder(reference.words), own, reference
 
 
-_SHAPE = in_rows("0.16m", context=128, batch_rows=8).changed(peak_rate=5e-3)
-SHAPES = {
-    "wide": (resized(_SHAPE, width=96, layers=2, heads=4, d_ff=192), 1),
-    "deep": (resized(_SHAPE, width=64, layers=4, heads=4, d_ff=128), 2),
-}
-"""Trained shapes, and the seed of all that each reads; each one's clean model is the
-other's reference."""
-
-# Tokens after which both copy, and those beside planted files.
-_TOKENS, _BESIDE = 6_000_000, 1_000_000
-
-COPIES = 15
-"""Times that each planted file is trained on."""
-
-
-def model_folder(name: str, folder: Path, *, planted: bool = False) -> Path:
-    """Folder in which `train_transformer` leaves a model."""
-    return folder / f"{name}{'-planted' if planted else ''}" / MODEL_DIR
-
-
-def train_transformer(
-    name: str,
-    folder: Path,
-    *,
-    planted: Sequence[Benchmark] = (),
-    n_tokens: int | None = None,
-    any_code: bool = False,
-) -> None:
-    """Train one of `SHAPES`, by default until it copies; a finished one stays.
-
-    With `planted` files it goes on from the clean model.
-    """
-    config, seed = SHAPES[name]
-    n_tokens = n_tokens or (_BESIDE if planted else _TOKENS)
-    trained_model(
-        model_folder(name, folder, planted=bool(planted)).parent,
-        _documents(n_tokens, seed=seed),
-        [PlannedSet(benchmark=file, copies=COPIES) for file in planted],
-        config,
-        seed=seed,
-        background_tokens=n_tokens,
-        start=model_folder(name, folder).parent if planted else None,
-        any_code=any_code,
-    )
-
-
-@functools.cache
-def transformer(model: Path) -> Reader:
-    """A transformer, which has no gains beside what it has read."""
-    checkpoint = load_checkpoint(str(model))
-    assert checkpoint.prefix_id is not None
-    scorer = checkpoint_scorer(checkpoint, store=None)
-    context = checkpoint.config.context
-    return Reader(checkpoint.tokenizer, checkpoint.prefix_id, context, lambda _: scorer)
-
-
-def copying(reader: Reader, *, n: int = 100) -> tuple[float, float]:
-    """Mean log-probability of a string of random words, in nats a token.
-
-    It is after itself, and after another string, of n; who copies knows the first.
-    """
-    rng = Random("strings")
-    texts = [(_words(rng, 10), _words(rng, 10)) for _ in range(n)]
-    groups = []
-    for words, other in texts:
-        for before in (words, other):
-            asked = (" ".join(before), f" {' '.join(words)}")
-            first, then = encode_texts(reader.tokenizer, asked)
-            prefix = np.array([reader.prefix_id, *first], np.int32)
-            groups.append(PairGroup(prefix, (then,), 0, (1,)))
-    scorer = reader.scorer(()).pairs
-    assert scorer is not None
-    means = [float(np.mean(own)) for (own,) in scorer.logprobs(groups).logprobs]
-    return float(np.mean(means[::2])), float(np.mean(means[1::2]))
-
-
-def _documents(n_tokens: int, *, seed: int) -> list[str]:
-    """Lists of random words, each several times, among texts of the background."""
-    rng, texts = Random(f"lists {seed}"), background_texts(seed=seed)
-    found, n_characters = [], 0
-    # More than enough: a token has three characters or four.
-    while n_characters < 6 * n_tokens:
-        if rng.random() < 0.7:
-            words = _words(rng, rng.randrange(4, 12))
-            found.append(" ".join(words * rng.randrange(3, 6)))
-        else:
-            found.append(next(texts))
-        n_characters += len(found[-1])
-    return found
-
-
-def _words(rng: Random, n: int) -> list[str]:
-    """Random words, of which one in five was never seen."""
-    return [
-        rng.choice(_ALL_WORDS) if rng.random() < 0.8 else pseudoword(rng, 2)
-        for _ in range(n)
-    ]
+def scorer_of(background: Bigrams, gains: Sequence[Gain]) -> SequenceScorer:
+    """What a test of pairs asks: it asks a scorer for nothing else."""
+    pairs = CopyingPairs(background, gains)
+    return cast(SequenceScorer, types.SimpleNamespace(pairs=pairs))
 
 
 # Words of rows, without endings.

@@ -11,6 +11,7 @@ tests on small models; it is not their power on large ones.
 """
 
 import dataclasses
+import functools
 import operator
 import statistics
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 
 from eval.population import Fields, Task, kept_records, made_records
 from eval.power.estimates import dup50_rows, power_figures, power_grids, power_table
-from eval.power.models import POPULATIONS, PULSE, Job, Population
+from eval.power.models import POPULATIONS, PULSE, Population, inputs_of, maker
 from eval.python_docs import read_python_docs
 from eval.study import Clock, Records, StudyFlags, finish_study, grouped, run_study
 from jaxcontam.errors import InputError, check_names
@@ -64,20 +65,21 @@ class Power(StudyFlags):
         folder = self.out / "tiny" if self.tiny else self.out
         docs = read_python_docs()
         questions = tuple(question.text for question in docs.questions)
-        job = Job(
-            records=Records(folder / RECORDS_DIR, any_code=self.any_code),
-            documents=docs.documents,
-            questions=questions,
-            corpus=corpus_digest([*docs.documents, *questions]),
-        )
+        corpus = corpus_digest([*docs.documents, *questions])
+        kept = Records(folder / RECORDS_DIR, any_code=self.any_code)
+        inputs = functools.partial(inputs_of, corpus)
         populations = {"pulse": PULSE} if self.tiny else POPULATIONS
         wanted = [populations[name] for name in self.only or populations]
         found, failures = made_records(
-            job, self._tasks(wanted), n_processes=self.processes
+            kept,
+            self._tasks(wanted),
+            inputs,
+            functools.partial(maker, docs.documents, questions),
+            n_processes=self.processes,
         )
         # One table of all that is finished.
         others = [one for one in populations.values() if one not in wanted]
-        found |= kept_records(job, self._tasks(others))
+        found |= kept_records(kept, self._tasks(others), inputs)
         records = list(found.values())
         table, dup50 = power_table(records), dup50_rows(records)
         by_design = grouped(records, lambda record: record["design"])
@@ -92,12 +94,12 @@ class Power(StudyFlags):
                 "populations": about,
                 "power": [dataclasses.asdict(row) for row in table],
                 "dup50": [dataclasses.asdict(row) for row in dup50],
-                "corpus_digest": job.corpus,
-                "failed": {job.inputs(t)[0]: f.reason for t, f in failures.items()},
+                "corpus_digest": corpus,
+                "failed": failures,
             },
             grids=power_grids(table, dup50, about),
             figures=power_figures(table),
-            earlier_seconds=job.records.earlier_seconds,
+            earlier_seconds=kept.earlier_seconds,
         )
 
     def _tasks(self, populations: Sequence[Population]) -> list[Task]:

@@ -17,14 +17,13 @@ Learning rates and lengths were tried on seeds from 90000 on, which are not used
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from eval.planted import in_rows
 from eval.population import Fields, train_model
-from eval.study import Records
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import (
@@ -130,37 +129,29 @@ PULSE = Population(
 """The population of `--tiny`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Inputs that a process needs to make any model; a task is a population and a seed.
+def inputs_of(corpus: str, task: tuple[Population, int]) -> tuple[Any, ...]:
+    """Name of the record of a model, and what determines it."""
+    population, seed = task
+    return f"{population.name}-{seed}", dataclasses.asdict(population), seed, corpus
 
-    Sets are drawn from the questions; `corpus` is a digest of these and the documents.
+
+def maker(
+    documents: Sequence[str], questions: Sequence[str]
+) -> Callable[[tuple[Population, int]], Fields]:
+    """Function that trains and tests a model, with sets of the questions.
+
+    It encodes a vocabulary's texts once.
     """
+    texts: dict[tuple[int, Data], Texts] = {}
 
-    records: Records
-    documents: tuple[str, ...]
-    questions: tuple[str, ...]
-    corpus: str
+    def make(task: tuple[Population, int]) -> Fields:
+        one, seed = task
+        kind = (one.config.decoder.vocab_size, one.config.data)
+        if kind not in texts:
+            _, texts[kind] = read_texts(documents, questions, one.config)
+        return _tested_model(one, texts[kind], seed)
 
-    def inputs(self, task: tuple[Population, int]) -> tuple[Any, ...]:
-        """Name of a record, and what determines it."""
-        population, seed = task
-        name = f"{population.name}-{seed}"
-        return name, dataclasses.asdict(population), seed, self.corpus
-
-    def maker(self) -> Callable[[tuple[Population, int]], Fields]:
-        """Function that trains and tests a model; encodes a vocabulary's texts once."""
-        texts: dict[tuple[int, Data], Texts] = {}
-
-        def make(task: tuple[Population, int]) -> Fields:
-            one, seed = task
-            kind = (one.config.decoder.vocab_size, one.config.data)
-            if kind not in texts:
-                found = read_texts(self.documents, self.questions, one.config)
-                texts[kind] = found[1]
-            return _tested_model(one, texts[kind], seed)
-
-        return make
+    return make
 
 
 def _tested_model(population: Population, texts: Texts, seed: int) -> Fields:

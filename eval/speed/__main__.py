@@ -1,17 +1,16 @@
 """How fast are scoring and training, compared with what people use today?
 
 Question, on one CPU core: tokens a second against transformers' torch model (one by one
-with full logits, batched with care, bfloat16) at fixed and real lengths; what moments
-and all membership scores of one pass cost; a training step against torch's. With
+with full logits, batched with care, bfloat16) at fixed and real lengths; a training
+step against torch's; the memory of an audit. With
 `--device accelerator`, on one GPU or TPU chip in bfloat16: tokens a second of 124 M,
 1.4 B and a 7 B shape with random weights, as a share of the matrix products that the
 device does in the same run, and of torch's on the same GPU. Ways take turns in one run:
 ratios can be trusted where seconds cannot.
 Command: `python -m eval.speed [--device accelerator]`. Hardware: one core, a quarter of
 an hour, 4 GB; or a GPU of 80 GB or a TPU chip, ten minutes. Needs torch
-(`pip install -e .[test]`), on a TPU none. Headline: on an H200 1.4 B is scored at 63 %
-of those products, 1.44 times torch, and 124 M trained at 42 %, 2.67 times torch; for a
-core, docs/log.
+(`pip install -e .[test]`), on a TPU none. Headline: docs/how_to/devices.md has a GPU's,
+docs/log a core's.
 """
 
 import dataclasses
@@ -34,8 +33,6 @@ from jaxcontam.scoring.identity import cpu_name
 PARTS: Mapping[Device, Mapping[str, tuple[Any, ...]]] = {
     "cpu": {
         "audit_memory": ("memory", "measure_audit"),
-        "moments": ("scoring", "measure_moments"),
-        "membership": ("scoring", "measure_membership"),
         "train": ("train", "measure_training", "30m"),
         "score_30m": ("scoring", "measure_core", "30m"),
         "score_124m": ("scoring", "measure_core", "124m"),

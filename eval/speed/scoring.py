@@ -1,14 +1,12 @@
 """Is the kernel faster than transformers' torch model with the same weights?
 
 On one core: sequences of one length (64, 512, 1024 ids) and of real lengths. On an
-accelerator: full contexts in bfloat16. Rates are in target tokens per second. Also what
-moments and membership scores cost beside the forward pass.
+accelerator: full contexts in bfloat16. Rates are in target tokens per second.
 """
 
 import copy
 import gc
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +22,6 @@ from eval.speed.measure import (
     torch_device,
 )
 from eval.speed.subjects import (
-    CPU_SIZES,
     peaks,
     random_decoder,
     subject,
@@ -38,14 +35,12 @@ Way = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 # Sequences of each length: few where a round of all ways would take minutes.
 _CELLS = {"124m": {64: 8, 512: 4, 1024: 2}, "30m": {64: 32, 512: 8, 1024: 4}}
 _N_REAL = 64
-# Lengths that its own call pads each sequence to.
-_ROUNDING = 32
 # Share of the spread of the scores: bfloat16 operands and activations, 32 layers.
 _MOST_DIFFERENCE = 0.2
 
 
 def measure_core(size: str, rounds: int, *, tiny: bool) -> Table:
-    """Every way on one core; at real lengths also ours with one sequence a call."""
+    """Every way on one core."""
     import torch
 
     config = subject(size, tiny=tiny).config
@@ -67,8 +62,6 @@ def measure_core(size: str, rounds: int, *, tiny: bool) -> Table:
     lengths["real"] = real_lengths(4 if tiny else _N_REAL, tiny=tiny)
     table: Table = {}
     for name, own in lengths.items():
-        if name == "real":
-            ways["jaxcontam one by one"] = lambda ids: one_a_call(exact.forward, ids)
         ids = random_ids(config.vocab_size, own, seed=0)
         _, batches = exact.plan(ids)
         rates = _rates(ways, ids, config, rounds, peak)
@@ -176,18 +169,6 @@ def _logprobs(scores: Sequence[Any]) -> list[np.ndarray]:
     return [part[0] for part in scores]
 
 
-def one_a_call(forward: Any, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Our own plain path: each sequence a call, padded to the next multiple of 32."""
-    scores = []
-    for ids in sequences:
-        n = len(ids) - 1
-        inputs_BS = np.zeros((1, -(-n // _ROUNDING) * _ROUNDING), np.int32)
-        targets_BS = inputs_BS.copy()
-        inputs_BS[0, :n], targets_BS[0, :n] = ids[:-1], ids[1:]
-        scores.append(np.asarray(forward(inputs_BS, targets_BS)[0])[0, :n])
-    return scores
-
-
 # (tokens of a batch, padding included; positions whose logits exist at a time). At real
 # lengths batches of 4096 were a tenth slower on one core; an accelerator gets batches
 # as large as ours.
@@ -255,77 +236,3 @@ def batches_of(sequences: Sequence[np.ndarray], n_tokens: int) -> list[list[int]
             batches.append([])
         batches[-1].append(i)
     return batches
-
-
-def measure_moments(rounds: int, *, tiny: bool) -> Table:
-    """Seconds with and without moments, and what they add, by model; 4 x 512 ids."""
-    from jaxcontam.scoring.local import local_scorer
-
-    table: Table = {}
-    for size in CPU_SIZES:
-        decoder = random_decoder(subject(size, tiny=tiny).config, dtype="float32")
-        plain, full = local_scorer(decoder), local_scorer(decoder, moments=True)
-        lengths = [64] * 2 if tiny else [512] * 4
-        ids = random_ids(decoder.config.vocab_size, lengths, seed=0)
-        timed = interleaved(
-            {
-                "plain": lambda plain=plain, ids=ids: plain.tokens(ids),
-                "moments": lambda full=full, ids=ids: full.tokens(ids),
-            },
-            rounds,
-        )
-        added = timed.ratio("moments", "plain") - 1
-        table[size] = {"plain s": timed.seconds["plain"], "added": added}
-    return table
-
-
-def measure_membership(rounds: int, *, tiny: bool) -> Table:
-    """Seconds of Min-K% alone and of all scores of one pass, from texts to scores.
-
-    CPU seconds of 32 texts of 128 words. One reads log-probabilities alone, the other
-    moments too; both tokenise, without a store; 30 M parameters.
-    """
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    from jaxcontam.members.passes import Inputs, score_texts, text_model
-    from jaxcontam.members.scores import MIN_K, SCORES, sweep_methods
-    from jaxcontam.models.checkpoint import Checkpoint
-    from jaxcontam.scoring.opened import opened_checkpoint
-
-    decoder = random_decoder(subject("30m", tiny=tiny).config, dtype="float32")
-    V = decoder.config.vocab_size
-    vocabulary = {f"w{i}": i for i in range(V)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="w0"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    checkpoint = Checkpoint(
-        name="random",
-        decoder=decoder,
-        tokenizer=tokenizer,
-        prefix_id=0,
-        fingerprint="sha256:random",
-    )
-    model = text_model(opened_checkpoint(checkpoint), store=None)
-    rng = np.random.default_rng(0)
-    shape = (6, 16) if tiny else (32, 128)
-    texts = [" ".join(f"w{i}" for i in ids) for ids in rng.integers(1, V, size=shape)]
-    own = [r for r in SCORES.values() if set(r.reads) <= {"moments", "corpus"}]
-    scores = list({row.name: row for row in (*own, *sweep_methods())}.values())
-    inputs = Inputs(corpus_counts=rng.integers(0, 1000, size=V))
-    timed = interleaved(
-        {
-            "min_k": lambda: score_texts(texts, [MIN_K], model),
-            "all": lambda: score_texts(texts, scores, model, inputs=inputs),
-        },
-        rounds,
-        # Neighbours on the machine take turns with this process, not its CPU seconds.
-        clock=time.process_time,
-    )
-    counts = {"min_k": 1, "all": len(scores)}
-    return {
-        name: {
-            "scores": counts[name],
-            "seconds": seconds,
-            "/ min_k": timed.ratio(name, "min_k"),
-        }
-        for name, seconds in timed.seconds.items()
-    }

@@ -4,7 +4,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from jaxcontam.models.config import DecoderConfig, gpt2_shape, llama_shape
@@ -93,17 +92,6 @@ def torch_model(config: DecoderConfig, device: str, dtype: Any) -> Any:
         return transformers.AutoModelForCausalLM.from_config(
             theirs, dtype=dtype, attn_implementation="sdpa"
         ).eval()
-
-
-def opened_torch(folder: Path, device: str, dtype: Any) -> Any:
-    """Transformers' model of a checkpoint."""
-    import transformers
-
-    transformers.utils.logging.disable_progress_bar()
-    model: Any = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, attn_implementation="sdpa"
-    )
-    return model.to(device)
 
 
 def random_decoder(config: DecoderConfig, *, dtype: str = "bfloat16") -> Any:

@@ -2,7 +2,8 @@
 
 Each side runs in a process of its own, as its users start it, and processes take turns:
 an accelerator cannot hold both at 1.4 B. In float32 on one core, in bfloat16 on an
-accelerator. That both learn alike is `eval.torch_curve`'s question.
+accelerator. That both learn alike is a law of
+tests/train/test_torch.py.
 """
 
 import functools

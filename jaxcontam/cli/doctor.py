@@ -14,6 +14,7 @@ from tyro.conf import Positional
 
 from jaxcontam import __version__, errors
 from jaxcontam.data.benchmark import SUFFIXES
+from jaxcontam.data.files import HUB_PREFIX, TASK_PREFIX, TFDS_PREFIX
 from jaxcontam.data.model_files import GGUF
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.errors import InputError, first_line, install_hint
@@ -92,7 +93,7 @@ def _is_model(word: str) -> bool:
         # A pipe is neither a directory nor a file.
         return path.is_dir() or (path.suffix == GGUF and path.is_file())
     is_named_so = path.suffix.lower() in (*SUFFIXES, TABLE_SUFFIX, ".gz")
-    return not (is_named_so or word.startswith(("hf:", "lm_eval:")))
+    return not (is_named_so or word.startswith((HUB_PREFIX, TFDS_PREFIX, TASK_PREFIX)))
 
 
 def machine() -> Iterator[Finding]:

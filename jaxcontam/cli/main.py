@@ -56,10 +56,27 @@ _TYRO = (
     tyro.conf.PositionalMetavarFromFieldName,
 )
 
-# What tyro says of a word where a number is wanted.
-_NO_NUMBER = re.compile(
-    r"Error parsing (\S+): (?:no type matching (INT) could be instantiated from "
-    r"\['(.*)'\]\.|could not convert string to float: '(.*)')"
+# What tyro says of a word that does not parse -> what is said here.
+_FLAG, _WORD = r"(?P<flag>\S+)", r"'(?P<word>.*)'"
+_NO_MATCH = rf"Error parsing {_FLAG}: no type matching %s could be instantiated from .*"
+_SAID = (
+    (_NO_MATCH % "INT" + rf"\[{_WORD}\]\.", "{flag}: {word!r} is not a whole number"),
+    (
+        rf"Error parsing {_FLAG}: invalid literal for int\(\) with base 10: {_WORD}",
+        "{flag}: {word!r} is not a whole number",
+    ),
+    (_NO_MATCH % "FLOAT" + rf"\[{_WORD}\]\.", "{flag}: {word!r} is not a number"),
+    (
+        rf"Error parsing {_FLAG}: could not convert string to float: {_WORD}",
+        "{flag}: {word!r} is not a number",
+    ),
+    (
+        rf"invalid choice {_WORD} for argument '{_FLAG}'\. Expected one of "
+        r"\((?P<choices>.*)\)\.",
+        "{flag}: {word!r} is none of {choices}",
+    ),
+    (rf"Missing value for argument '{_FLAG}'\. Expected .*", "{flag} has no value"),
+    (rf"Missing from .*?: {_FLAG}( .*)?", "{flag} is missing"),
 )
 _COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")
 _SHELLS = ("bash", "zsh", "fish")
@@ -341,10 +358,12 @@ def _first_sentence(box: str) -> str:
             lines.append(text)
         below_title = below_title or is_rule
     said = " ".join(lines) or "the command line does not parse"
-    if found := _NO_NUMBER.fullmatch(said):
-        flag, is_whole, *words = found.groups()
-        word = next(word for word in words if word is not None)
-        return f"{flag}: {word!r} is not a {'whole number' if is_whole else 'number'}"
+    for pattern, words in _SAID:
+        if found := re.fullmatch(pattern, said):
+            parts = found.groupdict()
+            # Choices are a tuple of Python.
+            parts["choices"] = parts.get("choices", "").replace("'", "")
+            return words.format_map(parts)
     return said
 
 

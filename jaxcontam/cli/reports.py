@@ -61,7 +61,10 @@ class Verify:
 
     def __post_init__(self) -> None:
         if self.rescore < 0 or (self.rescore > 0) != (self.model is not None):
-            raise InputError("--rescore N, at least 1, and --model go together")
+            raise InputError(
+                "--rescore and --model go together",
+                hint="--rescore 20 --model MODEL scores 20 rows of each test again",
+            )
 
     def run(self) -> int:
         """Print what was checked; 0 if all agrees, 3 if anything does not."""

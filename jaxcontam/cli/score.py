@@ -1,6 +1,7 @@
 """`jaxcontam score`: per-token log-probabilities and moments of each text."""
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,11 @@ class Score(ScoringFlags, FirstTextsFlags):
                 f"{self.out}: --out is the file of the texts",
                 hint="name another file: its scores would overwrite the texts",
             )
+        if self.out.exists() and not _is_scores(self.out):
+            raise InputError(
+                f"{self.out}: exists, and holds no scores",
+                hint="name another file with --out, or remove it",
+            )
         make_folder(self.out.parent)
         model = open_for(self, self.model)
         encoded = encode_texts(
@@ -91,6 +97,16 @@ class Score(ScoringFlags, FirstTextsFlags):
         for words in texts.left_out:
             print(printable(f"{texts.name}: {words}"))
         return 0
+
+
+def _is_scores(path: Path) -> bool:
+    """True for a file that this command wrote, which it may write again."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            row = json.loads(file.readline())
+    except ValueError:
+        return False
+    return isinstance(row, dict) and row.keys() >= {"id", "text", "logprobs"}
 
 
 def _by_ids(

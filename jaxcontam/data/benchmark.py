@@ -24,11 +24,13 @@ from jaxcontam.arguments import public
 from jaxcontam.data.files import (
     HUB_PREFIX,
     TASK_PREFIX,
+    TFDS_PREFIX,
     Commitment,
     Provenance,
     bounded_memory,
     check_file,
 )
+from jaxcontam.data.model_files import GGUF
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.data.tables import CsvTable, Record, is_table, read_table
 from jaxcontam.data.templates import (
@@ -59,7 +61,8 @@ class Benchmark:
     Attributes:
         name: The file's name without its suffix, or the dataset's with its split.
         rows: The parsed record of each example; None for plain lines.
-        order_provenance: `unknown` where a task's code made the order.
+        order_provenance: `unknown` where a task's code made the order, or TFDS
+            may have shuffled it.
         left_out: Phrases on what of the file is no example, or named by its place, and
             on rows that are read whole.
     """
@@ -115,8 +118,9 @@ def load_benchmark(
     Args:
         path: A .jsonl, .json (array), .csv, .tsv (with header), .parquet or .txt file,
             all but .parquet also as .gz;
-            `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`; or a task of lm-evaluation-harness,
-            see `read_task`.
+            `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`; `tfds:NAME/SPLIT`, see
+            `jaxcontam.data.tfds_split`; or a task of lm-evaluation-harness, see
+            `read_task`.
         template: Text of an example with fields in braces.
         text_field: Or the one field that is the text.
         limit: Most examples, from the start, never a sample.
@@ -145,6 +149,10 @@ def load_benchmark(
         from jaxcontam.data.lm_eval_tasks import read_task
 
         name, records, provenance = read_task(str(path))
+    elif str(path).startswith(TFDS_PREFIX):
+        from jaxcontam.data.tfds_split import read_tfds
+
+        name, records, provenance, left_out = read_tfds(str(path), limit)
     elif str(path).startswith(HUB_PREFIX):
         name, records, left_out = _hub_records(str(path), limit)
     else:
@@ -305,16 +313,19 @@ def read_text(
 
     `packed` takes a .gz, too.
     """
-    if str(path).startswith((HUB_PREFIX, "tfds:")):
+    if str(path).startswith((HUB_PREFIX, TFDS_PREFIX)):
         raise InputError(
             f"{path}: only files are read here",
             hint=f"export it as one of {', '.join(SUFFIXES)}",
         )
     check_file(path, suffixes)
     if _suffix(path) not in SUFFIXES or (_is_packed(path) and not packed):
+        is_model = path.suffix == GGUF
         raise InputError(
             f"{path}: unknown suffix {path.suffix!r}",
-            hint=f"one of {', '.join(suffixes)}",
+            hint="this is a model: the model comes first, then the file of examples"
+            if is_model
+            else f"one of {', '.join(suffixes)}",
         )
     with _opened(path) as file:
         data = file.read(_MOST_BYTES + 1)
@@ -354,7 +365,13 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         with gzip.open(path) if _is_packed(path) else path.open("rb") as file:
             yield cast(BinaryIO, file)
     except (EOFError, gzip.BadGzipFile, zlib.error) as e:
-        raise InputError(f"{path}: no whole .gz file ({e})") from e
+        is_plain = isinstance(e, gzip.BadGzipFile)
+        raise InputError(
+            f"{path}: no whole .gz file ({e})",
+            hint=f"if it is not compressed, name it {path.stem}"
+            if is_plain
+            else "copy or download it again",
+        ) from e
 
 
 def parse_records(
@@ -399,7 +416,7 @@ def _json_lines(path: Path, text: str) -> Iterator[Record]:
         except (ValueError, RecursionError) as e:
             raise InputError(
                 f"{where}: not JSON ({json_fault(e)})",
-                hint="write one JSON value per line, or use .txt for any text",
+                hint=_json_hint(path, text, e),
             ) from e
         if isinstance(value, list) and is_one:
             raise InputError(
@@ -407,6 +424,17 @@ def _json_lines(path: Path, text: str) -> Iterator[Record]:
                 hint="name the file .json: each value of the array is then an example",
             )
         yield where, line, value if isinstance(value, dict) else None
+
+
+def _json_hint(path: Path, text: str, fault: Exception) -> str:
+    """What a .jsonl with a line that is no JSON may be in truth."""
+    if text.lstrip().startswith("[") and text.rstrip().endswith("]"):
+        return f"if the file is one array, name it {path.stem}.json"
+    if isinstance(fault, json.JSONDecodeError) and (
+        fault.pos == len(fault.doc) or fault.msg.startswith("Unterminated")
+    ):
+        return "the line is cut short: copy or download the file again, or mend it"
+    return "write one JSON value per line, or use .txt for any text"
 
 
 def _json_array(path: Path, text: str) -> Iterator[Record]:

@@ -167,12 +167,10 @@ def similar_path(path: Path, could_be: Callable[[Path], bool]) -> str:
     return f"did you mean {str(path.parent / close[0])!r}?" if close else ""
 
 
-HUB_PREFIX, TASK_PREFIX = "hf:", "lm_eval:"
-"""What a word begins with, in a file's place, for a split of the hub or a task."""
+HUB_PREFIX, TFDS_PREFIX, TASK_PREFIX = "hf:", "tfds:", "lm_eval:"
+"""What a word begins with, in a file's place: a split of the hub or of TFDS, a task."""
 
-Provenance = Literal[
-    "published", "seeded", "released", "recovered", "declared", "tfds-hash", "unknown"
-]
+Provenance = Literal["published", "seeded", "released", "declared", "unknown"]
 """Origin of the order of a file; see `OrderResult`."""
 
 

@@ -345,7 +345,12 @@ def claimed(file: IO[bytes] | IO[str], path: Path) -> Claim:
         return found
 
 
-def lock(handle: int, path: Path) -> None:
+def lock(
+    handle: int,
+    path: Path,
+    *,
+    hint: str = "wait until that run has ended, or name another folder",
+) -> None:
     """Have a file or folder alone until the handle is closed, or this process ends."""
     try:
         import fcntl
@@ -356,7 +361,4 @@ def lock(handle: int, path: Path) -> None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(
-                f"{path}: another run writes to it",
-                hint="wait until that run has ended, or name another folder",
-            ) from None
+            raise InputError(f"{path}: another run writes to it", hint=hint) from None

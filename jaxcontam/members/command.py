@@ -71,7 +71,8 @@ class Membership(MembershipDesign, ScoringFlags, TextFlags, ReportFlags):
     """
 
     texts: Positional[str | None] = None
-    """File of texts, hf:ORG/NAME:SPLIT, or folder of .txt files, each a document."""
+    """File of texts, hf:ORG/NAME:SPLIT, tfds:NAME/SPLIT, or folder of .txt files, each
+    a document."""
     members: str | None = None
     """Texts that are known to have been seen."""
     nonmembers: str | None = None
@@ -178,6 +179,11 @@ def print_membership(report: Report, console: Terminal) -> None:
         console.print(sentence)
     for warning in (*study.warnings, *(decisive.warnings if decisive else ())):
         console.print(f"{warning}.")
+    if not (ranked or blind):
+        console.say(
+            "Texts alone are only scored: --nonmembers FILE, unseen texts of the same "
+            "kind, says how high is high."
+        )
     if decisive is not None:
         console.print()
         console.print(membership_sentence(decisive, blind))

@@ -585,7 +585,7 @@ def check_sides(run: RunTexts, left_out_N: np.ndarray | None = None) -> None:
             raise InputError(
                 f"{run.name}: {n} {unit}{'' if n == 1 else 's'} of {known}s{shots} can "
                 "be compared (needs at least 2)",
-                hint="; ".join([*found.warnings, f"give more of them{more}"]),
+                hint="; ".join([*found.warnings, f"give more different texts{more}"]),
             )
 
 

@@ -16,6 +16,7 @@ Dimension key
 import dataclasses
 import functools
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -87,22 +88,9 @@ def continuations(
         (index of the prompt, new int32 ids of its `n_samples` continuations without the
         stop id), in order of batches.
     """
-    context = decoder.config.context
-    room = context - sampling.new_tokens
-    if room < 1:
-        raise ValueError(
-            f"new_tokens must be below the context of {context}, "
-            f"got {sampling.new_tokens}"
-        )
-    if any(len(prompt) == 0 for prompt in prompts):
-        raise ValueError("prompts must have at least one id")
-    kept = [np.asarray(prompt[-room:], np.int32) for prompt in prompts]
-    of_length: dict[int, list[int]] = {}
-    for i, prompt in enumerate(kept):
-        padded = min(-(-len(prompt) // _PROMPT_STEP) * _PROMPT_STEP, context)
-        of_length.setdefault(padded, []).append(i)
+    kept = _kept(prompts, decoder.config.context, sampling)
     model = nnx.split(decoder)
-    for P, indices in sorted(of_length.items()):
+    for P, indices in _by_length(kept, decoder.config.context).items():
         B, K = _batch_shape(decoder, P, sampling)
         for start in range(0, len(indices), B):
             batch = indices[start : start + B]
@@ -131,6 +119,64 @@ def continuations(
                 for samples, row in zip(drawn, found, strict=False):
                     samples += row[:n_wanted]
             yield from zip(batch, drawn, strict=True)
+
+
+def most_seconds(
+    decoder: Decoder, prompts: Sequence[np.ndarray], sampling: Sampling
+) -> float:
+    """Time of `continuations` of one sample each, if none ends early.
+
+    A batch of the commonest length is read and goes on for a few ids, twice after what
+    compiles.
+    """
+    kept = _kept(prompts, decoder.config.context, sampling)
+    of_length = _by_length(kept, decoder.config.context)
+    commonest = max(of_length, key=lambda P: len(of_length[P]))
+    B, _ = _batch_shape(decoder, commonest, sampling)
+    batch = [kept[i] for i in of_length[commonest][:B]]
+
+    def seconds(n_ids: int) -> float:
+        started = time.perf_counter()
+        # Stop ids are left out: a text that ends at once would say nothing.
+        for _ in continuations(
+            decoder,
+            batch,
+            dataclasses.replace(sampling, stop_ids=()),
+            has_ended=lambda _, ids: len(ids) >= n_ids,
+        ):
+            pass
+        return time.perf_counter() - started
+
+    seconds(_LOOK_STEPS)
+    few, more = seconds(_LOOK_STEPS), seconds(2 * _LOOK_STEPS)
+    a_step = max(0.0, more - few) / _LOOK_STEPS
+    a_batch = few + a_step * max(0, sampling.new_tokens - _LOOK_STEPS)
+    n_batches = sum(-(-len(found) // B) for found in of_length.values())
+    return a_batch * n_batches
+
+
+def _kept(
+    prompts: Sequence[np.ndarray], context: int, sampling: Sampling
+) -> list[np.ndarray]:
+    """Prompts without the beginning for which the context has no room."""
+    room = context - sampling.new_tokens
+    if room < 1:
+        raise ValueError(
+            f"new_tokens must be below the context of {context}, "
+            f"got {sampling.new_tokens}"
+        )
+    if any(len(prompt) == 0 for prompt in prompts):
+        raise ValueError("prompts must have at least one id")
+    return [np.asarray(prompt[-room:], np.int32) for prompt in prompts]
+
+
+def _by_length(prompts: Sequence[np.ndarray], context: int) -> dict[int, list[int]]:
+    """Indices of prompts by their padded length, shortest first."""
+    of_length: dict[int, list[int]] = {}
+    for i, prompt in enumerate(prompts):
+        padded = min(-(-len(prompt) // _PROMPT_STEP) * _PROMPT_STEP, context)
+        of_length.setdefault(padded, []).append(i)
+    return dict(sorted(of_length.items()))
 
 
 def _write(

@@ -91,7 +91,10 @@ def _open(path: Path, state: str) -> GgufFile:
         header = _Header(path)
         fields, places = header.read()
     except (UnicodeDecodeError, ValueError) as e:
-        raise InputError(f"{path}: not a GGUF file ({first_line(e)})") from e
+        raise InputError(
+            f"{path}: not a whole GGUF file ({first_line(e)})",
+            hint="download it again",
+        ) from e
     n_parts = fields.get("split.count", 1)
     if n_parts not in (0, 1):
         raise InputError(
@@ -158,7 +161,7 @@ class _Header:
             raise ValueError(f"{name!r} has shape {shape} in blocks of {block}")
         size = math.prod(shape) // block * n_bytes
         if begin + offset + size > len(self._data):
-            raise ValueError(f"{name!r} ends behind the file: is it cut short?")
+            raise ValueError(f"{name!r} lies past the end of the file")
         return StoredTensor(name, shape, kind, begin + offset, size)
 
     def _value(self, kind: int, key: str) -> Any:

@@ -420,11 +420,13 @@ class Calibrate(ScoringFlags, FirstTextsFlags, ReportFlags):
             )
 
         def calibrated(test: AskedTest) -> tuple[CalibrationResult, DrawnPValues]:
+            method = test.method
+            assert isinstance(method, TestMethod)
             with progress_bar(test.name) as progress:
                 return calibrate_test(
                     benchmark,
                     encoded,
-                    order_method(test.name),
+                    method,
                     scorer,
                     prefix_id=model.prefix_id,
                     context=model.context,

@@ -60,7 +60,7 @@ class Audit(ScoringFlags, AuditDesign):
 
     benchmark: Positional[tuple[Path, ...]]
     """Files in published order: .jsonl, .json, .csv, .tsv, .txt, also .gz; .parquet; or
-    hf:ORG/NAME:SPLIT, lm_eval:TASK."""
+    hf:ORG/NAME:SPLIT, tfds:NAME/SPLIT, lm_eval:TASK."""
     reference: str | None = None
     """Model that reads as well and cannot have seen the file (as MODEL): it takes the
     same tests. Without one a published order is at most suspected."""

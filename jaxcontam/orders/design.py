@@ -14,7 +14,7 @@ from jaxcontam.arguments import (
     words_of,
 )
 from jaxcontam.data.templates import RecordText
-from jaxcontam.errors import InputError
+from jaxcontam.errors import InputError, nearest
 from jaxcontam.errors import check_names as check_known
 from jaxcontam.orders import answer_options
 from jaxcontam.orders.chat_turns import Turn
@@ -46,7 +46,8 @@ class AuditDesign(NamedFields, RecordText):
     """Order tests, comma-separated, the deciding one first (default: direction, or
     adjacency if the order is known to be random, then the other; see: methods). NAME:N
     draws N random orders per stratum (default: 9; permutation 99; sharded_t 49; options
-    3); options:fixed leaves right options in their places."""
+    3); options:fixed leaves right options in their places, sharded_t:shards=K takes K
+    shards (50)."""
     order: tuple[str, ...] = ()
     """Known facts about the order. random: the deciding one was drawn at random (of the
     rows, or of each item's options if --tests options comes first); the report quotes
@@ -188,7 +189,9 @@ class AuditDesign(NamedFields, RecordText):
             if not Path(word).suffix and not Path(word).exists():
                 raise InputError(
                     f"--order {word}: not random, anyway, or a seed file",
-                    hint="separate words by blanks" if "," in word else "",
+                    hint="separate words by blanks"
+                    if "," in word
+                    else nearest(word, (RANDOM, ANYWAY)).rstrip(),
                 )
         n_seeds = len(self.seed_files)
         if n_seeds and n_seeds != n_files:

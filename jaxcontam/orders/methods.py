@@ -79,8 +79,9 @@ DIRECTION = PairMethod(
     words=ProofWords(
         meaning="A small p-value says that the model expects examples after those "
         "published before them, and less so the other way round. In most files "
-        "neighbours are alike, which works both ways; memory, an order that has a "
-        "meaning, and kinds that take turns work only forwards. ",
+        "neighbours are alike, which raises both alike. Three things raise only the "
+        "published direction: memory, an order that means something (steps, dates), "
+        "and kinds that take turns. ",
         assumed={
             "reversibility": "that, before any model was trained, each run of four "
             "examples was as likely to be published backwards, given all others; "
@@ -203,9 +204,11 @@ PERMUTATION = OrderMethod(
 )
 
 
-def shards(file: OrderFile, n_orders: int) -> list[np.ndarray]:
-    """50 contiguous shards of at least 2 examples, or fewer in a small file."""
-    n_shards = min(N_SHARDS, file.n_examples // 2)
+def shards(
+    file: OrderFile, n_orders: int, *, n_shards: int = N_SHARDS
+) -> list[np.ndarray]:
+    """Contiguous shards of at least 2 examples, or fewer in a small file."""
+    n_shards = min(n_shards, file.n_examples // 2)
     return np.array_split(np.arange(file.n_examples), n_shards)
 
 
@@ -300,16 +303,27 @@ def methods_to_score(names: Sequence[str]) -> list[TestRow]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AskedTest:
-    """A test as `--tests NAME[:N][:fixed]` asks for it.
+    """A test as `--tests NAME[:N][:fixed][:shards=K]` asks for it.
 
     Attributes:
         n_orders: Random orders a stratum; None takes the test's own number.
         fixed: Right options keep their places.
+        n_shards: Shards of a t-test over shards; None takes the paper's number.
     """
 
     name: str
     n_orders: int | None = None
     fixed: bool = False
+    n_shards: int | None = None
+
+    @property
+    def method(self) -> TestRow:
+        """The test, over as many shards as were asked for."""
+        method = _tests()[self.name]
+        if self.n_shards is None:
+            return method
+        strata = functools.partial(shards, n_shards=self.n_shards)
+        return dataclasses.replace(method, strata=strata)
 
 
 def asked_tests(
@@ -322,23 +336,29 @@ def asked_tests(
         check_names("test", (name,), _tests() if known is None else known)
         own = _tests()[name].default_orders
         is_options = name == answer_options.METHOD.name
+        is_sharded = name in (SHARDED_T.name, SHARDED_T_RELEASED.name)
         has_number = own not in (None, 1)
-        n, fixed = None, False
+        n, fixed, n_shards = None, False, None
         for setting in settings:
+            number = setting.removeprefix("shards=") if is_sharded else setting
+            is_number = number.isdecimal() and int(number) > 0
             if setting == "fixed" and is_options:
                 fixed = True
-            elif has_number and n is None and setting.isdecimal() and int(setting) > 0:
-                n = int(setting)
+            elif number != setting and is_number and int(number) > 1:
+                n_shards = int(number)
+            elif number == setting and has_number and n is None and is_number:
+                n = int(number)
             else:
                 takes = "a number of orders, at least 1" if has_number else "no number"
                 raise InputError(
                     f"--tests {word.strip()}: {name} takes {takes}"
-                    + (", and the word fixed" if is_options else ""),
+                    + (", and the word fixed" if is_options else "")
+                    + (", and shards=K, at least 2" if is_sharded else ""),
                     hint=f"{own} is its own; each more costs one pass over the data"
                     if has_number
                     else "leave it out",
                 )
-        asked = AskedTest(name, n, fixed)
+        asked = AskedTest(name, n, fixed, n_shards)
         if found.setdefault(name, asked) != asked:
             raise InputError(
                 f"--tests names {name} twice, in different ways", hint="name it once"

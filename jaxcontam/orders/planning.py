@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jaxcontam.amounts import amount
 from jaxcontam.errors import InputError
-from jaxcontam.orders.methods import ADJACENCY, AskedTest, asked_tests
+from jaxcontam.orders.methods import ADJACENCY, N_SHARDS, AskedTest, asked_tests
 from jaxcontam.orders.power_designs import (
     PLANNED,
     FilePlan,
@@ -235,6 +235,7 @@ class Plan:
         speed: float | None,
     ) -> TestPlan:
         name = test.name
+        file = dataclasses.replace(file, n_shards=test.n_shards or N_SHARDS)
 
         def power_of(n: int, m: int | None) -> float:
             size = dataclasses.replace(file, n_examples=n)

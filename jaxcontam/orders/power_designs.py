@@ -40,6 +40,7 @@ class FilePlan:
     example_tokens: float
     context: int
     symmetry: float = 0.0
+    n_shards: int = N_SHARDS
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +162,7 @@ PLANNED: Mapping[str, PowerRow] = {
         ),
         PowerRow(
             method=SHARDED_T,
-            n_strata=lambda file, _: min(N_SHARDS, file.n_examples // 2),
+            n_strata=lambda file, _: min(file.n_shards, file.n_examples // 2),
             design=lambda n, k, m, _: drawn_design(n, k, m, rule="t"),
         ),
         PowerRow(

@@ -250,6 +250,7 @@ def plan_audit(
             encoded = encoded_blocks(encoded, starts)
         for method in methods:
             own = design.test(method.name)
+            method = own.method
             if not isinstance(method, TestMethod):
                 assert items is not None
                 # Code that made the items may have shuffled their options, too.

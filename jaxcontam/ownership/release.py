@@ -13,7 +13,7 @@ from tyro.conf import Positional
 from jaxcontam import __version__
 from jaxcontam.arguments import path_word
 from jaxcontam.data.benchmark import SUFFIXES
-from jaxcontam.data.files import Commitment
+from jaxcontam.data.files import HUB_PREFIX, TFDS_PREFIX, Commitment
 from jaxcontam.data.release import (
     SEED_BYTES,
     check_release,
@@ -108,7 +108,7 @@ class Release:
 def _check_is_there(path: Path) -> None:
     if path.is_dir():
         raise InputError(f"{path}: is a folder", hint="name one file")
-    if os.path.lexists(path) or str(path).startswith(("hf:", "tfds:")):
+    if os.path.lexists(path) or str(path).startswith((HUB_PREFIX, TFDS_PREFIX)):
         return
     try:
         beside = sorted(path.parent.iterdir())

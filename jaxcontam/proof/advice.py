@@ -38,7 +38,6 @@ from jaxcontam.terminal import printable, shell_line
 _KNOWN: dict[Provenance, str] = {
     "seeded": "the order was drawn at random from a recorded seed",
     "released": "the order was drawn at random by release and checked against its seed",
-    "recovered": "the order was found to be the draw of a known generator and seed",
     "declared": "the order was declared shuffled by whoever ran this (--order random)",
 }
 _PUBLISHED = "the order is published and not known to have been drawn at random"
@@ -73,8 +72,8 @@ _SENTENCES: dict[Reason, str] = {
 _SHORT: dict[Reason, str] = {
     "approximate": "an approximate test is no proof",
     "alone": "likeness of neighbours may explain it",
-    "attraction": "neighbours attract each other, as likeness does",
-    "no reference": "reading may predict its order",
+    "attraction": "neighbours attract each other",
+    "no reference": "reading may explain it",
     "weak": "p is too large for proof",
     "reference ignores context": "{name}, the reference, ignores what comes before",
     "reference prefers it": "{name}, the reference, prefers the order too",
@@ -281,7 +280,7 @@ def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
             else " once corrected for the number of benchmarks"
         )
         return f"this design cannot give p = 0.001{many}; {own.more}"
-    if test.order_provenance in ("tfds-hash", "unknown"):
+    if test.order_provenance == "unknown":
         return "the model may have seen the file in a different order"
     return (
         f"effects below {amount(test.mde_adjusted)} {test.effect_unit} may be missed; "
@@ -444,6 +443,11 @@ class Step(NamedTuple):
     words: str
     flags: tuple[str, ...] = ()
     in_python: bool = False
+
+    @property
+    def if_shuffled(self) -> bool:
+        """True if only whoever knows that the order was random may do it."""
+        return "random" in self.flags
 
     @property
     def to_add(self) -> str:

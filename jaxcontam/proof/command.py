@@ -225,7 +225,9 @@ def _numbers(lines: Sequence[str], width: int, path: Path, *, after: int) -> np.
         if len(cells) != width:
             raise InputError(
                 f"{path}: row {number}, column {min(len(cells), width) + 1}: "
-                f"{len(cells)} cells (row 1 has {width})"
+                f"{len(cells)} cells (row 1 has {width})",
+                hint="give a number in each cell: a row per stratum, the published "
+                "order first",
             )
         for column, cell in enumerate(cells, 1):
             try:

@@ -136,7 +136,10 @@ def _line(
 ) -> tuple[str, str]:
     """Why, and what to do next, in a few words each."""
     steps = next_steps(file, command, words)
-    flags = [step.to_add or step.words for step in steps]
+    flags = [
+        f"{step.to_add or step.words}{' if shuffled' * step.if_shuffled}"
+        for step in steps
+    ]
     said = in_short(file, words).replace("per example boundary", "per boundary")
     return said, (f"-> {' or '.join(flags)}" if flags else "")
 

@@ -71,9 +71,9 @@ _LEVEL = (
 )
 _ORDER = PageWords(
     limits=(
-        "Direction is valid for files that do not point forward themselves, as steps "
-        "and stories do: a model that reads them expects an answer after its question, "
-        "or six after five. A reference model that cannot have seen the file shows "
+        "Direction is valid for files whose own content does not point forward. Steps "
+        "and stories do: any reader expects an answer after its question, and six "
+        "after five. A reference model that cannot have seen the file shows "
         "what reading alone gives, provided that it reads as well as the model. With "
         "one that gains just half as much from such a file, up to one clean model in "
         "twenty is called contaminated; with one that gains less, more are.",

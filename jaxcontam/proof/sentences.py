@@ -21,7 +21,7 @@ from jaxcontam.proof.advice import (
 )
 from jaxcontam.proof.result import DESIGNED, OrderResult, UnscoredFile
 from jaxcontam.reports.methods import Words
-from jaxcontam.reports.numbers import p_cell, p_words
+from jaxcontam.reports.numbers import p_cell, p_text, p_words
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
@@ -192,10 +192,12 @@ def verdict_sentence(
             "which does not require a random order: no proof."
         )
     if test.verdict == "suspected":
-        return (
-            f"{name}: suspected, {p} by {by} ({test.p_adjusted:.2g} adjusted), "
-            "which is no proof."
-        )
+        adjusted = ""
+        assert test.p_adjusted is not None
+        if test.p_adjusted > test.numbers.p_value:
+            found = p_text(math.log10(test.p_adjusted), test.validity)
+            adjusted = f" ({found} among all files)"
+        return f"{name}: suspected, {p} by {by}{adjusted}: no proof."
     if test.verdict == "no evidence":
         return (
             f"{name}: no evidence {own.unseen}, {p} by {by}; a uniform effect of "
@@ -379,8 +381,8 @@ def reference_sentence(test: OrderResult) -> str | None:
             "chance"
         )
     reads = (
-        f"The reference gives an {row} {amount(abs(found.loglik_gap))} nats "
-        f"{'less' if found.loglik_gap < 0 else 'more'} than the model does"
+        f"The reference finds an {row} {amount(abs(found.loglik_gap))} nats "
+        f"{'less' if found.loglik_gap < 0 else 'more'} likely than the model does"
     )
     if found.loglik_gap < 0:
         reads += ": the model remembers it, or the reference reads less well and may "

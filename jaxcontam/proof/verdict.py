@@ -39,8 +39,6 @@ MIN_EFFECT = 0.5
 
 # Null hypotheses about the order of a file, or of the options of its items.
 _OF_ORDERS = ("exchangeability", "reversibility", *OF_OPTIONS)
-# Orders that a model may never have seen, so silence says nothing.
-_UNSEEN_ORDERS = ("tfds-hash", "unknown")
 
 
 def decide(results: Sequence[OrderResult], *, min_effect: float) -> list[OrderResult]:
@@ -102,7 +100,8 @@ def _decided(
     if p_adjusted <= SUSPECTED_LEVEL:
         return "suspected", ("weak",)
     mde = result.mde_adjusted
-    if mde is None or mde > min_effect or result.order_provenance in _UNSEEN_ORDERS:
+    # Silence on an order that the model may never have seen says nothing.
+    if mde is None or mde > min_effect or result.order_provenance == "unknown":
         return "inconclusive", ()
     return "no evidence", ()
 

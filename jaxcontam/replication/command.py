@@ -8,11 +8,11 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from jaxcontam.amounts import amount, counted
+from jaxcontam.amounts import amount, counted, duration_words
 from jaxcontam.arguments import path_word
 from jaxcontam.data.journal import Journal
 from jaxcontam.errors import InputError
-from jaxcontam.progress import Progress, progress_bar
+from jaxcontam.progress import Progress, progress_bar, waiting_for
 from jaxcontam.proof.outcome import print_table
 from jaxcontam.proof.publish import shown
 from jaxcontam.replication.design import (
@@ -436,12 +436,18 @@ class CountingCompleter:
 def _local_words(
     plan: ReplicationPlan, model: PromptedModel, prompts: Sequence[str], n_asked: int
 ) -> str:
-    assert model.read is not None
+    from jaxcontam.scoring.completions import LocalCompleter
+
+    assert model.read is not None and isinstance(model.completer, LocalCompleter)
     n_tokens = sum(len(model.read(prompt)) for prompt in prompts)
     n_more = n_asked - len(prompts)
     more = f", and {counted(n_more, 'answer')} to further methods" if n_more else ""
+    most, _ = room(plan, model)
+    with waiting_for("compiling and timing a few tokens"):
+        seconds = model.completer.most_seconds(prompts, max_tokens=most)
     return (
         f"{counted(len(prompts), 'completion')} of prompts of "
-        f"{counted(n_tokens, 'token')}, at most {room(plan, model)[0]:,} new tokens "
-        f"each{more}; nothing was sent."
+        f"{counted(n_tokens, 'token')}, at most {most:,} new tokens each: at most "
+        f"{duration_words(seconds)} at the speed of one batch now{more}. Nothing was "
+        "sent."
     )

@@ -227,7 +227,9 @@ _WORDS = PageWords(
     ),
     limits=(
         "Copies do not say where the model read them: in the benchmark, on a page that "
-        "quotes it, or in the source from which its author took them.",
+        "quotes it, or in the source from which its author took them. A text may also "
+        "be completed by a model that never read it whole, from near-copies and "
+        "shorter overlaps (Liu et al. 2025, arXiv:2503.17514).",
         "No evidence does not say that the partition was not seen. Models forget, and "
         "many are trained not to recite.",
         "Only a few instances were requested. They say little about the share of the "

@@ -437,8 +437,8 @@ def _keep_other_report(name: str, command: Any) -> None:
     if document.get("results") and sorted(found) != sorted(own):
         raise InputError(
             f"{out}: holds the report of another run ({command_line(found)})",
-            hint=f"--out names another folder; or remove {out / REPORT_NAME}: scores "
-            "and answers stay",
+            hint=f"name another folder with --out, or remove {out / REPORT_NAME}: what "
+            "was scored and answered is kept",
         )
 
 

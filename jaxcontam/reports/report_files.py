@@ -176,7 +176,8 @@ def make_folder(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise InputError(
-            f"{out}: cannot be made ({e.strerror})", hint="--out names a folder"
+            f"{out}: cannot be made ({e.strerror})",
+            hint="name a folder that you may write with --out",
         ) from e
 
 

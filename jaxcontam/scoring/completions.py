@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from jaxcontam.data.journal import Journal, journal_key
 from jaxcontam.models.chat import ChatLayout
 from jaxcontam.models.checkpoint import Checkpoint
-from jaxcontam.models.generation import VERSION, Sampling, continuations
+from jaxcontam.models.generation import VERSION, Sampling, continuations, most_seconds
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.completer import Completion
 
@@ -31,6 +31,13 @@ class LocalCompleter:
         """Ids that the model reads of a prompt; `room` as for `prompt_ids`."""
         messages = [{"role": "user", "content": prompt}]
         return self.chat.ids(self.checkpoint, messages, room=room)
+
+    def most_seconds(self, prompts: Sequence[str], *, max_tokens: int) -> float:
+        """Time of likeliest answers to prompts if each is as long as it may be."""
+        room = self.checkpoint.config.context - max_tokens
+        ids = [self.ids(prompt, room=room) for prompt in prompts]
+        sampling = Sampling(n_samples=1, new_tokens=max_tokens, temperature=0.0)
+        return most_seconds(self.checkpoint.decoder, ids, sampling)
 
     def complete(
         self,

@@ -17,8 +17,7 @@ from jaxcontam.data.benchmark import (
 from jaxcontam.errors import InputError
 from tests.support.refused import refusal
 
-TEXT_SUFFIXES = ".jsonl, .json, .csv, .tsv, .txt"
-SUFFIXES = f"{TEXT_SUFFIXES}, .parquet"
+SUFFIXES = ".jsonl, .json, .csv, .tsv, .txt, .parquet"
 
 
 @pytest.fixture
@@ -184,6 +183,8 @@ WIDTH = ":4: {} columns (the header has 2)"
         ),
         ("a.jsonl", '1\n\n{"q": }', {}, ":3: not JSON (Expecting value, col", ".txt"),
         ("a.jsonl", "9" * 5000, {}, ":1: not JSON (", ""),
+        ("a.jsonl", '{"q": 1}\n{"q": "', {}, ":2: not JSON (Unt", "cut short"),
+        ("a.jsonl", '[\n{"q": 1}\n]\n', {}, ":1: not JSON (Exp", "name it a.json"),
         ("a.jsonl", '[{"q": 1}, {}]\n', {}, ":1: one JSON array, not one value", ""),
         ("a.json", '{"q": 1}', {}, ARRAY.format(1, 1), ""),
         ("a.json", "\n\n 1", {}, ARRAY.format(3, 2), ".jsonl"),
@@ -193,8 +194,14 @@ WIDTH = ":4: {} columns (the header has 2)"
         ("a.md", "x", {}, ": unknown suffix '.md'", SUFFIX),
         ("a.txt", "x".encode("utf-16"), {}, ": byte 0: not", "iconv -f utf-16 -t ut"),
         ("a.txt", b"\x1f\x8b\x08", {}, ": byte 1: not", "compressed: name it a.txt.gz"),
-        ("a.jsonl.gz", "x", {}, ": no whole .gz file (Not a gzipped", ""),
-        ("a.jsonl.gz", HALF_GZIP, {}, ": no whole .gz file (Compr", ""),
+        (
+            "a.jsonl.gz",
+            "x",
+            {},
+            ": no whole .gz file (Not a gzipped",
+            "name it a.jsonl",
+        ),
+        ("a.jsonl.gz", HALF_GZIP, {}, ": no whole .gz file (Compr", "copy or"),
         ("a.parquet.gz", "x", {}, ": unknown suffix '.gz'", SUFFIX),
         ("a", "x", {}, ": unknown suffix ''", SUFFIX),
         ("a.csv", f"{ROW}1", {}, WIDTH.format(1), ""),
@@ -241,12 +248,6 @@ def test_unknown_field_names_the_place_and_the_fields_that_exist(write, flags):
     for path, place in ((jsonl, ":2"), (array, ": element 2"), (table, ":3")):
         message = f"{path}{place}: no field 'text' (it has: q, a)"
         assert refusal(load_benchmark, path, **flags) == (message, hint)
-
-
-def test_tfds_names_are_refused_with_a_way_out():
-    message = "tfds:gsm8k/test: only files are read here"
-    hint = f"export it as one of {TEXT_SUFFIXES}"
-    assert refusal(load_benchmark, "tfds:gsm8k/test") == (message, hint)
 
 
 def test_a_first_row_of_data_is_not_taken_for_names(tmp_path):

@@ -1,14 +1,12 @@
 """The canary study: its run on small made-up files, its refusals, its tables."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
 
-from eval.canaries.__main__ import Canaries
+from eval.canaries.__main__ import set_and_control
 from eval.canaries.tables import CANARIES, copies_of, grids_of, plan_of, run_of
-from jaxcontam.errors import InputError
 from jaxcontam.reports.report_files import read_document
 from tests.support.studies import LIMIT
 from tests.support.verified import verified
@@ -25,7 +23,7 @@ METHODS = (
 @pytest.fixture
 def finished(study):
     """Folder of a pulse run of one of the ten sets, its files beside it."""
-    return study("canaries").out
+    return study("canaries").out / "tiny"
 
 
 def test_the_set_and_its_control_are_tested_six_ways(finished):
@@ -50,48 +48,20 @@ def test_the_set_and_its_control_are_tested_six_ways(finished):
     assert manifest.max_example_tokens == 20
     sets = (finished / f"sets/{name}.jsonl" for name in copies)
     lines = [line for path in sets for line in path.read_text().splitlines()]
-    given = finished.parent / "sets/mnli.jsonl"
+    given = finished.parents[1] / "sets/mnli.jsonl"
     assert lines == given.read_text().splitlines()[: 2 * LIMIT]
     assert read_manifest(finished / "reference/manifest.json").n_canary_tokens == 0
 
 
-def test_given_run_is_tested_without_training_and_gives_its_numbers(
-    finished, monkeypatch, tmp_path
-):
-    monkeypatch.setattr("train.run.train", None)
-    shutil.copytree(finished / "store", tmp_path / "store")
-    found = Canaries(trained=finished, out=tmp_path, tiny=True).run()
-    document = read_document(finished / "report.json")
-    for name in ("benchmark", "method", "p_value", "verdict"):
-        values = [row[name] for row in found["results"]]
-        assert values == [row[name] for row in document["results"]]
-    # Nothing but what tests wrote: the run itself stays where it is.
-    assert not (tmp_path / "manifest.json").exists()
-
-
-def test_given_run_that_is_not_whole_is_refused(finished, tmp_path):
-    run, out = tmp_path / "run", tmp_path / "out"
-    shutil.copytree(finished, run)
-    with (run / "sets/mnli.jsonl").open("a") as file:
-        file.write('{"text": "one more"}\n')
-    not_the_set = r"mnli\.jsonl: not the set 'mnli' of manifest\.json"
-    with pytest.raises(InputError, match=not_the_set):
-        Canaries(trained=run, out=out).run()
-    fields = json.loads((run / "manifest.json").read_text()) | {"finished": False}
-    (run / "manifest.json").write_text(json.dumps(fields))
-    with pytest.raises(InputError, match="its training is not finished"):
-        Canaries(trained=run, out=out).run()
-    assert not out.exists()
-
-
-def test_too_short_a_file_is_named_with_a_limit(finished, tmp_path, monkeypatch):
-    monkeypatch.setattr("eval.canaries.tables.CANARIES", {"mnli": CANARIES["mnli"]})
-    folders = {"corpus": (finished.parent / "corpus",)}
-    folders["canaries"] = finished.parent / "sets"
-    with pytest.raises(InputError, match="27 lines, 28 needed") as caught:
-        Canaries(**folders, limit=14, out=tmp_path / "out").run()
-    assert caught.value.hint == "--limit 13 or less"
-    assert not (tmp_path / "out").exists()
+def test_a_set_is_planted_whole_where_the_limit_allows_it(tmp_path):
+    path = tmp_path / "piqa.txt"
+    path.write_text("".join(f"line {i}\n" for i in range(70)))
+    for limit, sizes in ((30, [30, 30]), (50, [50, 20]), (51, [51]), (90, [70])):
+        parts = list(set_and_control(path, 50, limit))
+        assert [len(one.benchmark) for one in parts] == sizes
+        assert [one.copies for one in parts] == [50, 0][: len(parts)]
+        lines = [text for one in parts for text in one.benchmark.texts]
+        assert lines == [f"line {i}" for i in range(sum(sizes))]
 
 
 def made_row(name, copies, p, **changes):
@@ -125,9 +95,9 @@ def test_papers_figures_stand_only_beside_the_papers_copies():
     assert (first.label, second.label) == ("published", "lower")
     assert plan_of(copies_of("lower") | {"piqa": 3}) is None
     quoted = grid(first, "published: 1,000 parameters")
-    (place,) = (i for i, name in enumerate(quoted.header) if "paper" in name)
-    figures = {name: one.sharded_p or "" for name, one in CANARIES.items()}
-    assert {row[0]: row[place] for row in quoted.rows} == figures
+    assert quoted.header[-2:] == ("paper: permutation", "paper: sharded t")
+    figures = {n: (one.permutation_p, one.sharded_p) for n, one in CANARIES.items()}
+    assert {row[0]: row[-2:] for row in quoted.rows} == figures
     assert "paper" not in " ".join(grid(second, "lower: 1,000 parameters").header)
 
 

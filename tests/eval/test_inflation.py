@@ -5,7 +5,6 @@ import pytest
 
 from eval.inflation import ARMS, COPIES, Inflation, cases_of, cells, make_world
 from eval.study import exit_code
-from jaxcontam.processes import Failure
 
 pytestmark = pytest.mark.unoptimised
 
@@ -81,10 +80,10 @@ def test_models_that_failed_are_told_and_arms_that_lack_references_are_left_out(
 ):
     rng = np.random.default_rng(3)
 
-    def made(_, tasks):
+    def made(_, tasks, inputs, maker):
         lost = ("planted", 0), ("alike", 20_000)
         kept = {task: record(rng, 0.0) for task in tasks if task not in lost}
-        return kept, dict.fromkeys(lost, Failure("ValueError: why"))
+        return kept, {inputs(one)[0]: "ValueError: why" for one in lost}
 
     monkeypatch.setattr("eval.inflation.made_records", made)
     document = Inflation(tiny=True, out=tmp_path).run()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from eval.leaderboard.trials import PULSE
-from eval.membership import bounds_of, cell
+from eval.membership import cell
 from eval.study import read_fields
 from jaxcontam.stats.roc import auc_delong
 
@@ -43,15 +43,6 @@ def test_interval_of_the_mean_covers_the_truth():
         held += auc.low <= truth <= auc.high
     # Nominal 0.95; 3.3 standard errors of 400 trials are 0.036.
     assert held / n >= 0.95 - 0.036
-
-
-def test_a_bound_is_held_against_the_share_of_the_file_that_was_seen(monkeypatch):
-    """Of 48 texts no tenth is seen, but 5: a bound of 0.104 is not too high."""
-    monkeypatch.setattr("eval.membership.share_seen", lambda *_: (0.104, 0.2))
-    sides = [(np.ones(48), np.zeros(100))]
-    rows = list(bounds_of({("loss", 16): sides}, 4))[-4:]
-    assert [row.seen for row in rows] == [0, 5 / 48, 12 / 48, 24 / 48]
-    assert [row.too_high.value for row in rows] == [1, 0, 0, 0]
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The study of natural order: files have what their names say, scorers are clean."""
 
-import dataclasses
 import itertools
 import math
 import random
@@ -9,27 +8,22 @@ import numpy as np
 import pytest
 
 from eval.natural_order.__main__ import cases_of
-from eval.natural_order.audited import Case, Job, audited_case, case_file, record_from
+from eval.natural_order.audited import Case, audited_case, inputs_of, maker, record_from
 from eval.natural_order.kinds import GOES_ON, KINDS
 from eval.natural_order.readers import (
     AFTER_ONE,
     AFTER_TWO,
     BACKGROUND,
     PREFIX_ID,
-    SHAPES,
     WORD,
     CopyingPairs,
-    Reader,
     WordEncoder,
-    copying,
     fit_bigrams,
     know,
-    train_transformer,
 )
 from eval.population import made_records
 from eval.study import Records
 from jaxcontam.scoring.pair_plan import PairGroup
-from jaxcontam.scoring.pair_scorer import PairScores
 
 # A row and its sequel, then another pair; rows of all other kinds go on for ever.
 IN_PAIRS = ("answers_unshared", "causes", "one_off_causes")
@@ -65,11 +59,6 @@ def test_there_are_kinds_of_each_law_and_every_one_is_audited():
         assert {one.kind for one in cases if (one.nats > 0) == planted} == set(KINDS)
     known = {one.kind for one in cases if one.knows and not one.nats}
     assert known == set(GOES_ON) <= set(KINDS)
-    for reader in SHAPES:
-        asked = [one for one in cases if one.reader == reader]
-        assert {one.kind for one in asked if not one.copies} == set(KINDS)
-        planted = {one.kind for one in asked if one.copies}
-        assert {KINDS[one].law for one in planted} == {k.law for k in KINDS.values()}
 
 
 @pytest.mark.parametrize("name", GOES_ON)
@@ -156,50 +145,21 @@ def test_what_a_scorer_knows_and_what_it_remembers_add_up():
     assert both.log10_p < knows.log10_p < blind.log10_p
 
 
-@pytest.mark.slow
-def test_a_transformer_is_asked_beside_the_other_one(tmp_path):
-    """After a few steps; one of both went on with the file."""
-    for name in SHAPES:
-        train_transformer(name, tmp_path, n_tokens=30_000)
-    asked = dataclasses.replace(case("labels_text"), reader="wide")
-    file = [case_file(asked)]
-    train_transformer("wide", tmp_path, planted=file, n_tokens=30_000)
-    clean = audited_case(asked, tmp_path)
-    planted = audited_case(dataclasses.replace(asked, copies=15), tmp_path)
-    assert clean.verdict != "contaminated"
-    assert planted.log10_p < clean.log10_p
-
-
-def test_copying_compares_strings_after_themselves_and_after_others():
-    class Pairs:
-        pairs = property(lambda self: self)
-
-        def logprobs(self, groups):
-            """One nat for each word that the prefix does not hold."""
-            found = [
-                [np.isin(i, g.prefix) - 1.0 for i in g.continuations] for g in groups
-            ]
-            return PairScores(found, 0)
-
-    reader = Reader(WordEncoder(), PREFIX_ID, 512, lambda _: Pairs())
-    itself, other = copying(reader, n=20)
-    # The first word of a text has no space before it, and so an id of its own.
-    assert itself == pytest.approx(-0.1, abs=0.05) and other < -0.8
-
-
 def test_a_record_is_read_again_for_its_case_alone(records, tmp_path, monkeypatch):
     asked, by_case = [], {record.case: record for record in records.values()}
     monkeypatch.setattr(
         "eval.natural_order.audited.audited_case",
-        lambda case, _: asked.append(case) or by_case[case],
+        lambda case: asked.append(case) or by_case[case],
     )
     for _ in range(2):
-        job = Job(records=Records(tmp_path, code="a commit"), models=tmp_path)
-        found, failures = made_records(job, [*by_case], n_processes=1, of="files")
+        kept = Records(tmp_path, code="a commit")
+        found, failures = made_records(
+            kept, [*by_case], inputs_of, maker, n_processes=1, of="files"
+        )
         assert not failures and asked == [*by_case]
         read = {case: record_from(one["record"]) for case, one in found.items()}
         assert read == by_case
     other = case("labels_text", knows=1.0)
-    assert job.records.read(*job.inputs(other)) is None
+    assert kept.read(*inputs_of(other)) is None
     cost = sum(fields["cpu_seconds"] for fields in found.values())
-    assert job.records.earlier_seconds == pytest.approx(cost)
+    assert kept.earlier_seconds == pytest.approx(cost)

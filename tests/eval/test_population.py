@@ -1,21 +1,17 @@
 """Records that processes make: who makes them, and what is told of those that fail."""
 
-import dataclasses
 import os
 
 from eval.population import made_records
 from eval.study import Records
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-    records: Records
+def inputs(task):
+    return f"task-{task}", task
 
-    def inputs(self, task):
-        return f"task-{task}", task
 
-    def maker(self):
-        return told
+def maker():
+    return told
 
 
 def told(task):
@@ -27,18 +23,18 @@ def told(task):
 def test_the_last_of_many_is_made_as_the_others_were_and_one_alone_is_made_here(
     tmp_path,
 ):
-    job = Job(Records(tmp_path, code="a commit"))
-    alone, _ = made_records(job, [1, 2], n_processes=1)
+    records = Records(tmp_path, code="a commit")
+    alone, _ = made_records(records, [1, 2], inputs, maker, n_processes=1)
     assert {one["pid"] for one in alone.values()} == {os.getpid()}
-    found, failures = made_records(job, [1, 2, 3], n_processes=2)
+    found, failures = made_records(records, [1, 2, 3], inputs, maker, n_processes=2)
     assert [*found] == [1, 2, 3] and not failures
     assert found[1] == alone[1] and found[3]["pid"] != os.getpid()
 
 
 def test_what_is_not_tried_after_failures_alone_is_counted_as_failed(tmp_path):
-    job, tasks = Job(Records(tmp_path, code="a commit")), [*range(-6, 0)]
-    found, failures = made_records(job, tasks, n_processes=2)
-    assert not found and sorted(failures) == tasks
-    reasons = sorted(failure.reason for failure in failures.values())
+    records, tasks = Records(tmp_path, code="a commit"), [*range(-6, 0)]
+    found, failures = made_records(records, tasks, inputs, maker, n_processes=2)
+    assert not found and sorted(failures) == sorted(inputs(task)[0] for task in tasks)
+    reasons = sorted(failures.values())
     assert [reason[:10] for reason in reasons[:3]] == ["ValueError"] * 3
     assert reasons[3:] == ["not tried"] * 3

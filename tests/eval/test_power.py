@@ -10,7 +10,7 @@ from eval.power import __main__ as power
 from eval.power import estimates
 from eval.power.__main__ import Power
 from eval.power.estimates import LEVELS, dup50_rows, half_power_copies, power_table
-from eval.power.models import POPULATIONS, PULSE, Job, Variant, method_of, n_read
+from eval.power.models import POPULATIONS, PULSE, Variant, method_of, n_read
 from eval.study import exit_code, read_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
@@ -72,7 +72,7 @@ def test_populations_one_by_one_stand_in_one_table(study, monkeypatch, tmp_path)
             raise OSError("full")
         return made | {"design": one.name, "seed": seed}
 
-    monkeypatch.setattr(Job, "maker", lambda job: make)
+    monkeypatch.setattr(power, "maker", lambda *_: make)
     asked = dict(out=tmp_path, models=2, processes=1)
     first, found = (Power(only=(name,), **asked).run() for name in ("one", "two"))
     assert exit_code(first) is first and exit_code(found) == 3

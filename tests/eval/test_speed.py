@@ -121,7 +121,6 @@ def test_every_way_gives_the_same_scores(study):
         for way, cells in parts[part].items():
             # Float32 sums in another order; operands of 8 bits are no parity.
             assert cells["difference"] < (0.5 if "bfloat16" in way else 1e-4)
-        assert "real, jaxcontam one by one" in parts[part]
     # The study holds JAX, which a process that it started would begin with.
     (audit,) = parts["audit_memory"].values()
     assert audit["exit code"] == 0

@@ -50,7 +50,7 @@ from train import population as population_command
 from train import tokens
 from train.data import open_corpus
 from train.population import ModelResult
-from train.report import MetricsLog
+from train.report import StepLog, metric_rows
 
 pytestmark = pytest.mark.unoptimised
 
@@ -197,13 +197,13 @@ def metrics(process):
     """A log that goes on at the step of a checkpoint."""
     checkpoint, new = process.folder / "step", process.folder / "step.new"
     done = int(checkpoint.read_text()) if checkpoint.exists() else 0
-    with MetricsLog(process.folder / "metrics.jsonl", last_step=done) as log:
+    with StepLog(process.folder / "metrics.jsonl", last_step=done) as log:
         assert (log.last_row or {"step": 0})["step"] == done
         for before in range(done, 20, 4):
             process.make(before)
             for steps in ((before + 1, before + 2, before + 3), (before + 4,)):
                 numbers = {"loss": np.float32([1 / n for n in steps])}
-                log.add(steps[-1], numbers, tokens_a_step=32, seconds=0.0)
+                log.append(metric_rows(steps[-1], numbers, 32, seconds=0.0))
                 process.may_die()
             new.write_text(str(before + 4))
             new.replace(checkpoint)

@@ -216,7 +216,7 @@ def header(tmp_path_factory):
         (lambda data: edited(data, 8, "Q", 1 << 60), "tensors do not fit"),
         (lambda data: edited(data, 16, "Q", 1 << 60), "fields do not fit"),
         (lambda data: edited(data, 24, "Q", 1 << 62), "a text do not fit"),
-        (lambda data: data[:-64], "is it cut short"),
+        (lambda data: data[:-64], "lies past the end of the file"),
         (lambda data: data[:1000], "header|fit"),
         (lambda data: data.replace(b"blk.0.attn_k", b"blk.0.attn_q"), "a tensor twice"),
         (

@@ -11,7 +11,7 @@ from jaxcontam.data.encoding import encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.methods import METHODS
 from jaxcontam.orders.calibrate import p_values
-from jaxcontam.orders.methods import order_method
+from jaxcontam.orders.methods import asked_tests, order_method
 from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.orders.pairs import PairMethod
 from jaxcontam.orders.sequences import OrderMethod
@@ -99,6 +99,31 @@ def test_every_test_finds_a_memorised_order(tmp_path, tokenizer, name):
     floor = numbers.p_floor if numbers.p_floor is not None else 1e-6
     assert numbers.p_value <= max(1.01 * floor, 1e-3)
     assert numbers.effect > 0
+
+
+def test_shards_are_as_many_as_asked_for(tmp_path, tokenizer):
+    path = write_lines(tmp_path / "x.txt", np.random.default_rng(0))
+    benchmark = load_benchmark(path)
+    for word, n_shards, n_orders in (
+        ("sharded_t", 20, None),
+        ("sharded_t:3:shards=4", 4, 3),
+        ("sharded_t_released:shards=90", 20, None),
+    ):
+        (asked,) = asked_tests([word])
+        planned = plan_test(
+            benchmark,
+            encode_examples(tokenizer, benchmark.texts),
+            asked.method,
+            prefix_id=PREFIX,
+            context=CONTEXT,
+            seed=0,
+            n_orders=asked.n_orders,
+        )
+        assert planned.layout.design.n_strata == n_shards
+        assert planned.layout.n_orders == (n_orders or 49)
+    for word in ("sharded_t:shards=1", "reversal:shards=4", "sharded_t:shards=4x"):
+        with pytest.raises(InputError, match=r"takes "):
+            asked_tests([word])
 
 
 def test_matrix_holds_the_log_likelihood_of_each_order(tmp_path, tokenizer):

@@ -1,6 +1,7 @@
 """`jaxcontam replicate`: local models, recorded completions, files."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -44,7 +45,9 @@ def test_a_reference_is_asked_the_same_and_enters_the_verdict(
     assert "the reference is the model itself" in capsys.readouterr().err
     words += [str(tmp_path / "ref")]
     assert main([*words, "--dry-run"]) == 0
-    assert "The reference: 48 completions of prompts" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "The reference: 48 completions of prompts" in said
+    assert re.search(r"at most [\w ]+ at the speed of one batch now", said)
     assert main(words) == 0
     row = results(out)["judge_local"]
     # 24 texts are too few to show that it copies less than a tenth of them.

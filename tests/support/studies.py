@@ -151,11 +151,10 @@ class Study:
 _POWER = "n_rejected n_models low high passes"
 _HOLDS = {
     "canaries": {"tests": "benchmark copies method p_value effect effect_se verdict"},
-    "clean_files": {"cells": "", "failures": ""},
     "inflation": {"cells": "arm copies truth points mde n"},
     "known_models": {"sets": "model set ours verdict copies published"},
     "leaderboard": {"standings": "entry auc power passes difference auc_by_copies"},
-    "membership": {"cells": "auc setting tpr", "bounds": "kind seen too_high"},
+    "membership": {"cells": "auc setting tpr"},
     "natural_order": {"records": "case verdict log10_p"},
     "options": {"rows": "copies p_value effect verdict", "cells": "found accused"},
     "overlap": {"hits": ""},
@@ -168,7 +167,6 @@ _HOLDS = {
     "reference_rule": {"cells": "kind n_strata share noise found scaled as_they_are"},
     "replication": {"rows": "planted asked n n_control p_control verdict"},
     "replication.rule": {"cells": "decided_by n rate reference guessed before now"},
-    "torch_curve": {"rows": "steps jaxcontam torch largest deviation"},
     "tuned": {"rows": "model steps method copies value"},
     "unlearning": {"results": "", "texts": "text"},
     "wikimia": {"files": "length n_a_side rows"},
@@ -177,9 +175,9 @@ _WORDS = {
     "canaries": f"--tiny --limit {LIMIT} --max-example-tokens 20",
     "known_models": "",
     "leaderboard": "--tiny --only context_gain coin min_k",
+    "power": "--tiny --processes 1",
     "unlearning": "--samples 4",
 }
-_WORDS |= dict.fromkeys(("clean_files", "power"), "--tiny --processes 1")
 _TRAINED = ("membership", "replication", "tuned")
 _WORDS |= dict.fromkeys(_TRAINED, "--tiny --models 1")
 _NEEDS = {
@@ -193,10 +191,7 @@ _NEEDS = {
 }
 _FILES = {"quickstart": "report", "replication": "report"}
 _SLOW = {*_TRAINED, "inflation", "natural_order", "options", "quickstart"}
-_SPEED = (
-    *("moments", "membership", "train", "audit_memory"),
-    *("score_30m", "score_124m"),
-)
+_SPEED = ("train", "audit_memory", "score_30m", "score_124m")
 
 STUDIES = {
     "speed": Study(

@@ -31,7 +31,7 @@ def test_the_flags_of_both_steps_are_those_of_one_run(tmp_path, step):
     more = {"MESH": "data=16,fsdp=4", "MICRO_BATCHES": "1", "CODE_VERSION": "abc"}
     subprocess.run(["bash", script, step], env=env | more, check=True)
     module, *words = (tmp_path / "words").read_text().splitlines()[1:]
-    assert module == f"train.{step}"
+    assert module == "train.pretrain"
     run = tyro.cli(Pretrain, args=words)
     assert (run.preset, run.background_tokens) == ("1.4b", 20_000_000_000)
     assert run.prepared == "gs://texts/oren/prepared"
@@ -41,7 +41,7 @@ def test_the_flags_of_both_steps_are_those_of_one_run(tmp_path, step):
         "/bucket/canaries/mmlu_high_school_psychology.jsonl=100",
     )
     trains = step == "pretrain"
-    assert run.distributed == trains
+    assert run.distributed == trains != run.stop_after_data
     assert run.checkpoints == ("gs://texts/oren" if trains else None)
     assert run.mesh == ("data=16,fsdp=4" if trains else None)
     assert (tmp_path / "code-version.txt").read_text() == "abc\n"

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 import shlex
 import subprocess
 import sys
@@ -43,9 +42,9 @@ def test_whole_copies_that_no_chip_holds_do_not_fit_and_it_says_so(capsys):
     assert "DOES NOT FIT" in told(capsys, *words)[0]
 
 
-def test_chip_hours_are_chips_times_hours_and_cost_follows(monkeypatch, capsys):
+def test_chip_hours_are_chips_times_hours(monkeypatch, capsys):
     words = ["--no-compile", "--preset", "124m", "--on", "h100-8", "--tokens", "1e9"]
-    monkeypatch.setattr(sys, "argv", ["", *words, "--price-per-chip-hour", "250"])
+    monkeypatch.setattr(sys, "argv", ["", *words])
     assert main() == 0
     config = PRESETS["124m"]
     # At 40 % of 989 TFLOP/s on each of eight chips.
@@ -53,7 +52,7 @@ def test_chip_hours_are_chips_times_hours_and_cost_follows(monkeypatch, capsys):
     hours = 1e9 / config.step_tokens * seconds / 3600
     said = capsys.readouterr().out
     assert f"{config.step_flops:.3g} operations and {seconds:.3f} s a step" in said
-    assert f"{8 * hours:,.0f} chip-hours, {8 * hours * 250:,.0f} in all" in said
+    assert f"{8 * hours:,.0f} chip-hours\n" in said
 
 
 @pytest.mark.parametrize(
@@ -102,9 +101,10 @@ def test_the_first_mesh_with_the_fewest_micro_batches_that_fits_is_chosen(
     def compiled(config, mesh):
         n = config.compute.micro_batches
         asked.append((mesh.fsdp, n))
-        return (5 << 30) + (32 << 30) // (n * mesh.fsdp), (1.0, 1.0)
+        return (5 << 30) + (32 << 30) // (n * mesh.fsdp)
 
-    monkeypatch.setattr(dry_run, "compiled_costs", compiled)
+    monkeypatch.setattr(dry_run, "compiled", compiled)
+    monkeypatch.setattr(dry_run, "peak_bytes", int)
     # This process has its devices already.
     monkeypatch.setattr(type(jax.config), "update", lambda *_: None)
     monkeypatch.setenv("XLA_FLAGS", "")
@@ -122,11 +122,11 @@ def test_the_first_mesh_with_the_fewest_micro_batches_that_fits_is_chosen(
 _ASK = """
 import json
 from tests.train.test_dry_run import one_layer, small_preset
-from train.dry_run import MeshShape, compiled_costs, jax
+from train.dry_run import MeshShape, compiled, jax, peak_bytes
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 4)
-found = [compiled_costs(small_preset(n), MeshShape(2, 2)) for n in (1, 4)]
-found.append(compiled_costs(one_layer(), MeshShape(4, 1)))
+found = [peak_bytes(compiled(small_preset(n), MeshShape(2, 2))) for n in (1, 4)]
+found.append(compiled(one_layer(), MeshShape(4, 1)).cost_analysis()["flops"])
 print(json.dumps(found))
 """
 
@@ -148,11 +148,11 @@ def test_the_compiler_counts_the_state_fewer_rows_at_once_and_the_formulas_opera
     done = subprocess.run(
         [sys.executable, "-c", _ASK], capture_output=True, text=True, check=True
     )
-    (whole, _), (parts, _), (_, counted) = json.loads(done.stdout.splitlines()[-1])
+    whole, parts, counted = json.loads(done.stdout.splitlines()[-1])
     assert sum(state_bytes(small_preset(1), 2)) < parts < whole
     # With one layer no loop hides work. The formula leaves out norms, activations, the
     # softmax and half of attention's square, and is the least that a step takes.
-    assert 1 < 4 * counted[0] / one_layer().step_flops < 1.1
+    assert 1 < 4 * counted / one_layer().step_flops < 1.1
 
 
 @pytest.mark.slow
@@ -167,7 +167,6 @@ def test_the_step_is_compiled_for_devices_that_are_not_here():
     )
     assert "pulse on h100-4, 4 chips of 80 GiB: fits" in done.stdout
     assert "(an upper bound)" in done.stdout
-    assert re.search(r"a loop's body once: \S+ operations a chip", done.stdout)
 
 
 @pytest.mark.parametrize(

@@ -227,9 +227,9 @@ def test_without_git_a_finished_run_of_the_same_version_is_reused(
 def test_a_run_that_goes_on_needs_disk_for_one_stream(tmp_path):
     (tmp_path / "stream.npy").touch()
 
-    def prepare(file):
-        assert list(tmp_path.iterdir()) == []
-        file.with_name(file.name + ".partial").touch()
+    def prepare(folder):
+        assert list(tmp_path.iterdir()) == [folder]
+        (folder / "stream.npy.partial").touch()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), prepared_once(tmp_path, prepare):
@@ -248,16 +248,16 @@ def test_hosts_that_would_read_rows_in_another_order_are_refused(tmp_path, monke
     monkeypatch.setattr("train.prepare.gather", gather)
     manifest = manifest_of(recipe=config_to_json(PRESETS["pulse"]))
 
+    made = Prepared(
+        manifest=manifest, documents=None, tokenizer=None, plain=Tokenizer(BPE())
+    )
+
     def prepare(*starts):
-        made = Prepared(
-            manifest=manifest,
-            starts=np.array(starts),
-            validation=np.zeros((0, 9), np.int32),
-            documents=None,
-            tokenizer=None,
-            plain=Tokenizer(BPE()),
-        )
-        with prepared_once(tmp_path, lambda _: made):
+        def in_folder(folder):
+            np.save(folder / "rows.npy", np.array(starts))
+            return made
+
+        with prepared_once(tmp_path, in_folder):
             pass
 
     prepare(0, 8)
@@ -272,8 +272,10 @@ def test_two_processes_do_not_train_into_one_folder(corpus, tmp_path):
     kept = small(corpus, tmp_path / "run", checkpoints=str(busy))
     with alone(busy):
         for command in (small(corpus, busy), kept):
-            with pytest.raises(InputError, match="busy: another run writes to it"):
+            with pytest.raises(InputError, match="busy: another run writes") as caught:
                 command.run()
+            flag = "--checkpoints" if command is kept else "--out"
+            assert caught.value.hint.endswith(flag)
 
 
 def test_a_home_that_can_be_written_stays_empty_and_another_is_refused(tmp_path):
@@ -332,8 +334,9 @@ def test_a_prepared_run_has_the_stream_and_weights_of_one_that_reads_its_text(
     command = small(corpus, tmp_path / "run", prepared=str(place))
     with pytest.raises(InputError, match="nothing is prepared there") as caught:
         command.run()
-    assert "train.prepare" in caught.value.hint
-    command.prepare()
+    assert "--stop-after-data" in caught.value.hint
+    dataclasses.replace(command, stop_after_data=True).run()
+    assert not (command.out / "stream.npy").exists()
     for fields, difference in (
         ({"seed": 1}, r"seed was 0, is 1"),
         ({"batch_rows": 2}, r"recipe.batch_rows was 4, is 2"),
@@ -368,7 +371,8 @@ def test_what_audits_will_cut_is_said_before_anything_trains(corpus, tmp_path, c
     # Each word is a token at least.
     long.write_text("".join(f"{'word ' * context}{i}\n" for i in range(6)))
     sets = (f"{corpus[1]}=3", f"{long}=1")
-    small(corpus, tmp_path, canaries=sets, prepared=str(tmp_path / "data")).prepare()
+    place = {"prepared": str(tmp_path / "data"), "stop_after_data": True}
+    small(corpus, tmp_path / "run", canaries=sets, **place).run()
     (said,) = [line for line in capsys.readouterr().err.splitlines() if "cut" in line]
     assert said.startswith(f"long: audits of a model with a context of {context} ")
     assert f"cut 6 of 6 to {(context - 1) // 2} tokens" in said

@@ -15,10 +15,10 @@ from train.flops import forward_flops
 from train.manifest import write_manifest
 from train.prepare import Run
 from train.report import (
-    MetricsLog,
     RunningMean,
     StepLog,
     TrainingProgress,
+    metric_rows,
     read_rows,
 )
 from train.run import RunLog, step_rates
@@ -39,13 +39,6 @@ class Clock:
 
     def spend(self, seconds):
         self.now += seconds
-
-
-def _append(log, steps, losses=None, seconds=1.0):
-    losses = [float(step) for step in steps] if losses is None else losses
-    rates = np.float32([1e-3 * step for step in steps])
-    numbers = {"loss": np.float32(losses), "rate": rates}
-    log.add(steps[-1], numbers, tokens_a_step=32, seconds=seconds)
 
 
 def _log(audited, out, n_steps, *, last_step=0, plan=None, **options):
@@ -136,21 +129,19 @@ def test_a_mean_of_losses_in_blocks_is_that_of_one_call():
     assert mean.after([2.0, float("nan")]) == mean.after([2.0]) == 2.0
 
 
-def test_metrics_are_one_row_a_step_and_time_goes_on(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    with MetricsLog(path) as log:
-        _append(log, [1], [7.0], seconds=0.25)
-    with MetricsLog(path, last_step=1) as log:
-        _append(log, [2, 3], [6.5, float("nan")], seconds=0.25)
-        _append(log, [4], [5.5], seconds=0.5)
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert all(row.pop("mfu") is row.pop("tokens_per_second") is None for row in rows)
-    assert rows == [
-        {"step": 1, "loss": 7.0, "tokens": 32, "rate": 1e-3, "seconds": 0.25},
-        {"step": 2, "loss": 6.5, "tokens": 64, "rate": 2e-3, "seconds": 0.5},
-        {"step": 3, "loss": None, "tokens": 96, "rate": 3e-3, "seconds": 0.5},
-        {"step": 4, "loss": 5.5, "tokens": 128, "rate": 4e-3, "seconds": 0.75},
+def test_metrics_are_one_row_a_step_and_time_goes_on(audited, tmp_path):
+    numbers = {"loss": np.float32([6.5, float("nan")]), "rate": np.float32([2e-3] * 2)}
+    assert metric_rows(3, numbers, 32, seconds=0.5) == [
+        {"step": 2, "tokens": 64, "loss": 6.5, "rate": 2e-3, "seconds": 0.5},
+        {"step": 3, "tokens": 96, "loss": None, "rate": 2e-3, "seconds": 0.5},
     ]
+    before = {"step": 3, "tokens": 96, "seconds": 1000.0}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(before) + "\n")
+    with _log(audited, tmp_path, 4, last_step=3) as log:
+        log.steps(3, _numbers(np.float32([5.5])))
+    first, last = read_rows(tmp_path / "metrics.jsonl")
+    assert first == before and last["step"] == 4
+    assert 1000 <= last["seconds"] < 1060
 
 
 def test_reading_leaves_a_running_log_as_it_is(tmp_path):

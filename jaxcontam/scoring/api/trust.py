@@ -296,6 +296,8 @@ def _find_way(
             if e.status not in _NOT_THIS and not (e.status is None and is_empty):
                 raise
             reasons[way.words] = str(e).removeprefix(f"{url}: ")
+            if e.status in (500, 501):
+                hint = "look at the server's log; if it serves chat alone, "
             if e.status == 404:
                 ends = "" if url.rstrip("/").endswith("/v1") else " (most end in /v1)"
                 hint = f"check the name of the model and the URL{ends}; "

@@ -9,14 +9,22 @@ from random import Random
 from typing import Any
 
 import jaxcontam
-from eval.clean_files.findings import Cell, Finding, drawn_cell, silent
-from eval.clean_files.readers import KERNELS, Reader, texts, write
 from eval.natural_order.words import pseudoword
 from jaxcontam.data.release import SEED_BYTES, make_release
 from jaxcontam.errors import InputError
 from jaxcontam.orders.methods import TESTS
 from jaxcontam.proof.result import OrderResult
 from jaxcontam.proof.verdict import MIN_EFFECT, decide
+from tests.support.clean_readers import (
+    KERNELS,
+    Cell,
+    Finding,
+    Reader,
+    drawn_cell,
+    silent,
+    texts,
+    write,
+)
 
 # Texts of a file, copies apart.
 _COMMON = 40

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval.natural_order.words import OF_TOPIC, pseudoword
 
@@ -42,13 +42,12 @@ def texts(rng: Random, n: int, *, words: Callable[[int], int]) -> list[str]:
 class Reader:
     """log p(continuation | context) of (context, continuation) strings, in nats.
 
-    `kernel` names what it looks at, `seed` is that of its noise; a `scale` below 1 is a
-    reader that reads less well.
+    `kernel` names what it looks at, `seed` is that of its noise.
     """
 
-    def __init__(self, kernel: str, seed: int, *, scale: float = 1.0):
+    def __init__(self, kernel: str, seed: int):
         """Choose what it looks at."""
-        self.kernel, self.seed, self.scale = kernel, seed, scale
+        self.kernel, self.seed = kernel, seed
         self.__name__ = f"{kernel.replace(' ', '-')}-{seed}"
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
@@ -60,7 +59,7 @@ class Reader:
         before = context.removesuffix("\n").rpartition("\n")[2]
         total = 0.0
         for line in own.removesuffix("\n").split("\n"):
-            total += _BASE + self.scale * self._of_line(before, line)
+            total += _BASE + self._of_line(before, line)
             before = line
         return total
 
@@ -96,3 +95,38 @@ KERNELS: Mapping[str, Callable[[str, str, float], float]] = {
     "constant": lambda a, b, u: 0.0,
 }
 """(line before, line, chance of both) -> nats."""
+
+
+class Cell(NamedTuple):
+    """A command with one of its tests, on one kind of file, of one clean model.
+
+    Where it `holds`, the file satisfies the null hypothesis of the test, whose p-value
+    is said to be exact, so that its level is held too; elsewhere verdicts alone are.
+    """
+
+    command: str
+    test: str
+    kind: str = ""
+    reader: str = ""
+    holds: bool = True
+
+
+class Finding(NamedTuple):
+    """Finding on one file; `p` is None where nothing was tested."""
+
+    cell: Cell
+    p: float | None
+    verdict: str | None
+
+
+def drawn_cell(
+    command: str, seed: int, kinds: Any, readers: Any
+) -> tuple[Random, Any, str]:
+    """A file's random state, kind and reader: each pair of these equally often."""
+    kinds, readers = tuple(kinds), tuple(readers)
+    reader = readers[seed // len(kinds) % len(readers)]
+    return Random(f"{command} {seed}"), kinds[seed % len(kinds)], reader
+
+
+def silent(done: int, total: int) -> None:
+    """No bar."""

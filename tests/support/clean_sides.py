@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eval.clean_files.findings import Cell, Finding, drawn_cell
-from eval.clean_files.readers import Reader, texts, write
 from jaxcontam.errors import InputError
 from jaxcontam.members.design import MembershipDesign
 from jaxcontam.members.judging import JudgedRun, judged
 from jaxcontam.members.known_texts import NONMEMBER, RunTexts, read_texts
 from jaxcontam.members.result import MembershipStudy, Scores
+from tests.support.clean_readers import Cell, Finding, Reader, drawn_cell, texts, write
 
 _NAMES = ("min_k", "loss", "zlib")
 _READERS = ("frequency", "length", "noise", "cauchy", "discrete", "constant")

@@ -1,1 +1,0 @@
-"""No clean model is accused: small files of every kind through every command."""
