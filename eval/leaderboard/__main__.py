@@ -43,7 +43,7 @@ from typing import Any
 from rich.console import Console
 
 from eval.leaderboard.entries import FoundEntry, chosen_entries
-from eval.leaderboard.standings import auc_svg, entry_grid, grids, refusals, standings
+from eval.leaderboard.standings import entry_grid, grids, refusals, standings
 from eval.leaderboard.trials import (
     Arena,
     Bench,
@@ -154,7 +154,6 @@ class Leaderboard(StudyFlags):
                 *grids(table, entries, about=about),
                 entry_grid([entries[one.entry] for one in table]),
             ],
-            figures={"leaderboard": auc_svg(table, entries)} if table else None,
             console=console,
             earlier_seconds=earlier + kept.earlier_seconds,
         )

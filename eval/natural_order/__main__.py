@@ -39,7 +39,7 @@ from eval.study import (
     Column,
     Grid,
     Records,
-    StudyFlags,
+    ResumedFlags,
     finish_study,
     grouped,
     run_study,
@@ -54,7 +54,7 @@ _LONG_KINDS = ("documents", "labels_text", "key_order", "random_sentences")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NaturalOrder(StudyFlags):
+class NaturalOrder(ResumedFlags):
     """Audit clean copying scorers on files in natural order.
 
     Hardware: 2 CPU cores, under an hour and a half (--tiny: seconds).
@@ -62,8 +62,6 @@ class NaturalOrder(StudyFlags):
 
     processes: int = 2
     """Processes that audit files."""
-    any_code: bool = False
-    """Take finished files that other code audited."""
     out: Path = Path("runs/natural_order")
     """Folder for a record of each file, tables and the figure; finished files stay."""
 

@@ -43,7 +43,7 @@ from eval.study import (
     Clock,
     Column,
     Grid,
-    StudyFlags,
+    ResumedFlags,
     finish_study,
     grouped,
     run_study,
@@ -71,7 +71,7 @@ _MOST_VALUES = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Replication(StudyFlags):
+class Replication(ResumedFlags):
     """Train models on instances, then see which of them they write by heart."""
 
     recorded: Path | None = None
@@ -79,15 +79,13 @@ class Replication(StudyFlags):
     paper's tables alone, as recorded.md and recorded.json of --out."""
     models: int = 3
     """Models, each with its own draw."""
-    any_code: bool = False
-    """Take finished models that other code trained; their manifests say which."""
     out: Path = Path("runs/replication-study")
     """Folder of models, their reports, report.json and report.md; see --recorded."""
 
     positive = ("models",)
 
     def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
+        ResumedFlags.__post_init__(self)
         if self.recorded is not None and not self.recorded.is_dir():
             raise InputError(f"--recorded {self.recorded}: no such folder")
 
