@@ -321,7 +321,6 @@ class Inflation(ResumedFlags):
             self,
             clock=clock,
             numbers={
-                "n_lost": len(tasks) - len(records),
                 "failed": failures,
                 "cells": rows,
             },

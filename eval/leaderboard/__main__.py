@@ -56,7 +56,6 @@ from eval.leaderboard.trials import (
 from eval.study import Clock, Records, StudyFlags, finish_study, run_study, say
 from jaxcontam.errors import InputError
 
-MODELS_DIR = "models"
 _TINY_MODELS = 2
 
 
@@ -102,7 +101,7 @@ class Leaderboard(StudyFlags):
         bench = Bench(seed=self.seed, tiny=self.tiny)
         design = bench.design
         n_models = min(self.models, _TINY_MODELS) if self.tiny else self.models
-        kept = Records(self.out / MODELS_DIR, code=trial_sources())
+        kept = Records(self.out / "models", code=trial_sources())
         facts, trials, earlier = [], [], 0.0
         failed: dict[str, str] = {}
         for seed in range(self.seed, self.seed + n_models):

@@ -162,7 +162,9 @@ _COLUMNS = {
     "direction <= 0.001, not refused": lambda row: _share(
         [one.log10_p <= LEVEL and not one.refused for one in row[1]]
     ),
-    "direction, median log10 p": lambda row: _median(one.log10_p for one in row[1]),
+    "direction, median log10 p": lambda row: (
+        f"{statistics.median(one.log10_p for one in row[1]):.1f}"
+    ),
     "adjacency <= 0.001": lambda row: _share(
         [one.adjacency_log10_p <= LEVEL for one in row[1]]
     ),
@@ -210,10 +212,6 @@ def _law(record: Record) -> tuple[int, str]:
 def _only_copied(records: Sequence[Record]) -> list[Record]:
     """Records of scorers that never saw the file, and know nothing."""
     return [r for r in records if not (r.case.nats or r.case.knows)]
-
-
-def _median(values: Iterable[float]) -> str:
-    return f"{statistics.median(values):.1f}"
 
 
 def _share(flags: Sequence[bool]) -> str:

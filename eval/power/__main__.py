@@ -27,7 +27,6 @@ from eval.study import Clock, Records, ResumedFlags, finish_study, grouped, run_
 from jaxcontam.errors import InputError, check_names
 from train.data import corpus_digest
 
-RECORDS_DIR = "models"
 _MODELS, _TINY_MODELS = 1000, 2
 
 
@@ -64,7 +63,7 @@ class Power(ResumedFlags):
         docs = read_python_docs()
         questions = tuple(question.text for question in docs.questions)
         corpus = corpus_digest([*docs.documents, *questions])
-        kept = Records(folder / RECORDS_DIR, any_code=self.any_code)
+        kept = Records(folder / "models", any_code=self.any_code)
         inputs = functools.partial(inputs_of, corpus)
         populations = {"pulse": PULSE} if self.tiny else POPULATIONS
         wanted = [populations[name] for name in self.only or populations]

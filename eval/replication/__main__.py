@@ -159,7 +159,6 @@ def _row(
     """Row of a run in a table."""
     by_method = {row["method"]: row for row in results}
     judge, overlap = by_method["judge_local"], by_method.get("rouge_l_sign_flip", {})
-    bootstrap = by_method.get("rouge_l_paired_bootstrap", {})
     counts = ("n_exact", "n_near", "n_control", "control_copies", "p_control")
     return {
         "planted": name,
@@ -171,7 +170,6 @@ def _row(
         "guided": overlap.get("guided"),
         "general": overlap.get("general"),
         "p_overlap": overlap.get("p_value"),
-        "p_paired_bootstrap": bootstrap.get("p_value"),
     }
 
 
