@@ -8,6 +8,7 @@ another name and renamed when it is complete.
 """
 
 import dataclasses
+import itertools
 import json
 import math
 import shutil
@@ -38,7 +39,7 @@ from jaxcontam.scoring.identity import cpu_name, keep_compiled
 from jaxcontam.sources import source_digest
 from jaxcontam.stats.proportions import wilson_interval
 from jaxcontam.terminal import Terminal
-from train.config import PRESETS, ConfigFlags
+from train.config import ConfigFlags
 from train.data import corpus_digest, open_corpus
 from train.manifest import write_manifest
 from train.plant import PlannedSet, check_sets
@@ -109,8 +110,6 @@ class Population(ConfigFlags):
     """Seed of the first model; the others count up."""
     out: Path = Path("runs/population")
     """Folder for the models and population.json; finished models are kept."""
-    tiny: bool = False
-    """A pulse run of seconds, too small to detect anything."""
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -135,15 +134,13 @@ class Population(ConfigFlags):
         if n_kept := len(seeds) - len(missing):
             print(f"keeping {n_kept} finished models in {self.out}", file=sys.stderr)
         failures: dict[int, Failure] = {}
-        seconds: list[float] = []
-        making = time.monotonic()
+        n_made, making = 0, time.monotonic()
         with progress_bar("training") as progress:
             total = len(missing) * job.design.n_tokens
             for seed, outcome in self._made(job, missing):
                 if isinstance(outcome, ModelResult):
-                    found[seed] = outcome
-                    seconds.append(outcome.cpu_seconds)
-                    progress(len(seconds) * job.design.n_tokens, total)
+                    found[seed], n_made = outcome, n_made + 1
+                    progress(n_made * job.design.n_tokens, total)
                 else:
                     failures[seed] = outcome
                     print(f"model {seed}: {outcome.reason}", file=sys.stderr)
@@ -158,7 +155,7 @@ class Population(ConfigFlags):
             "started": started,
             "wall_seconds": time.monotonic() - clock,
             "making_seconds": making,
-            "n_made": len(seconds),
+            "n_made": n_made,
             "cpu": cpu_name(),
             "device": job.device,
             "versions": library_versions(),
@@ -179,21 +176,18 @@ class Population(ConfigFlags):
         replace_bytes(self.out / TABLE_NAME, text.encode())
         if results:
             print_power(results, table, console)
-        if seconds:
-            rate = 3600 * len(seconds) / making
-            console.print(
-                f"{len(seconds)} models made in {making:.0f} s: {rate:,.0f} an hour, "
-                f"{statistics.fmean(seconds):.2f} s of CPU each"
-            )
+        if n_made:
+            rate = 3600 * n_made / making
+            console.print(f"{n_made} models in {making:.0f} s: {rate:,.0f} an hour")
         console.print(f"models: {self.out}")
-        if failures:
-            print(
-                f"{len(failures)} of {len(missing)} models failed; run the same "
-                "command again to try these alone",
-                file=sys.stderr,
-            )
-            return EXIT_PARTIAL
-        return 0
+        if not failures:
+            return 0
+        print(
+            f"{len(failures)} of {len(missing)} models failed; run the same command "
+            "again to try these alone",
+            file=sys.stderr,
+        )
+        return EXIT_PARTIAL
 
     def _pool(self) -> list[str]:
         """Every example once."""
@@ -206,7 +200,7 @@ class Population(ConfigFlags):
 
     def _prepare(self, pool: Sequence[str]) -> Job:
         """Tokenise once for all processes; refuse an impossible design."""
-        config = self.configured(PRESETS["pulse"] if self.tiny else None)
+        config = self.configured()
         if config.data.max_example_tokens is None:
             # Pair tests read one example after another one, and a prefix token.
             most = (config.decoder.context - 1) // 2
@@ -214,7 +208,7 @@ class Population(ConfigFlags):
         design = Design(
             name="set",
             config=config,
-            n_examples=24 if self.tiny else self.n_examples,
+            n_examples=self.n_examples,
             copies=self.copies,
             n_steps=1,
         )
@@ -279,20 +273,13 @@ class Population(ConfigFlags):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResult:
-    """One finished model; `loss` is the mean of the last steps, nats per token.
-
-    Seconds are wall time with compilation, a share of it where models are trained
-    together; other programs on the machine do not lengthen `cpu_seconds` much.
-    """
+    """One finished model; `loss` is the mean of the last steps, nats per token."""
 
     seed: int
     n_parameters: int
     n_tokens: int
     n_canary_tokens: int
     loss: float
-    train_seconds: float
-    test_seconds: float
-    cpu_seconds: float
     rows: tuple[SetResult, ...]
 
 
@@ -326,7 +313,6 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
     def make(task: int | TrainedModel) -> ModelResult:
         if isinstance(task, int):
             (task,) = train_models(job, [task])
-        start, cpu = time.monotonic(), time.process_time()
         loss = last_loss(task.losses)
         if isinstance(task.scored, InputError):
             raise task.scored
@@ -339,9 +325,6 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
             n_tokens=job.design.n_tokens,
             n_canary_tokens=model.stream.n_canary_ids,
             loss=loss,
-            train_seconds=task.train_seconds,
-            test_seconds=task.score_seconds + time.monotonic() - start,
-            cpu_seconds=task.cpu_seconds + time.process_time() - cpu,
             rows=rows,
         )
         write_model(job, model, result, decoder)
@@ -392,12 +375,11 @@ def _write_manifest(job: Job, model: PlannedModel, path: Path) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRow:
-    """Share of sets that a test finds at a level, with its 95 % Wilson interval.
+    """Share of sets that their test finds at a level, with its 95 % Wilson interval.
 
     At 0 copies it is the test's size. Sets of one model are taken for independent.
     """
 
-    method: str
     copies: int
     level: float
     n_sets: int
@@ -409,38 +391,35 @@ class PowerRow:
 
 
 def power_rows(models: Sequence[ModelResult]) -> list[PowerRow]:
-    """One row per test, duplication count and level; counts ascend."""
-    cells: dict[tuple[str, int], list[SetResult]] = {}
-    for model in models:
-        for row in model.rows:
-            cells.setdefault((row.method, row.copies), []).append(row)
+    """One row per duplication count and level; counts ascend."""
+    cells: dict[int, list[SetResult]] = {}
+    for row in (row for model in models for row in model.rows):
+        cells.setdefault(row.copies, []).append(row)
     table = []
-    for (method, copies), rows in sorted(cells.items()):
+    for (copies, rows), level in itertools.product(sorted(cells.items()), LEVELS):
         effects = [row.effect for row in rows if row.effect is not None]
-        for level in LEVELS:
-            threshold = math.log10(level) + _ROUNDING
-            n_rejected = sum(row.log10_p <= threshold for row in rows)
-            low, high = wilson_interval(n_rejected, len(rows))
-            table.append(
-                PowerRow(
-                    method=method,
-                    copies=copies,
-                    level=level,
-                    n_sets=len(rows),
-                    n_rejected=n_rejected,
-                    low=low,
-                    high=high,
-                    median_log10_p=statistics.median(row.log10_p for row in rows),
-                    mean_effect=statistics.fmean(effects) if effects else None,
-                )
+        threshold = math.log10(level) + _ROUNDING
+        n_rejected = sum(row.log10_p <= threshold for row in rows)
+        low, high = wilson_interval(n_rejected, len(rows))
+        table.append(
+            PowerRow(
+                copies=copies,
+                level=level,
+                n_sets=len(rows),
+                n_rejected=n_rejected,
+                low=low,
+                high=high,
+                median_log10_p=statistics.median(row.log10_p for row in rows),
+                mean_effect=statistics.fmean(effects) if effects else None,
             )
+        )
     return table
 
 
 def print_power(
     models: Sequence[ModelResult], table: Sequence[PowerRow], console: Console
 ) -> None:
-    """Print what was made, and a line a test and duplication count."""
+    """Print what was made, and a line a duplication count and level."""
     first = models[0]
     planted = statistics.fmean(model.n_canary_tokens for model in models)
     console.print(
@@ -448,22 +427,19 @@ def print_power(
         f"{first.n_tokens:,} tokens each, {planted / first.n_tokens:.0%} planted, "
         f"last loss {statistics.fmean(model.loss for model in models):.2f}"
     )
-    if not table:
-        return
-    header = ("test", "copies", "sets", *(f"p <= {at:g} (95 %)" for at in LEVELS))
-    lines = []
-    for i in range(0, len(table), len(LEVELS)):
-        row, effect = table[i], table[i].mean_effect
-        shares = (
-            f"{one.n_rejected / one.n_sets:.2f} ({one.low:.2f}-{one.high:.2f})"
-            for one in table[i : i + len(LEVELS)]
+    lines = [
+        (
+            str(row.copies),
+            str(row.n_sets),
+            f"{row.level:g}",
+            f"{row.n_rejected / row.n_sets:.2f} ({row.low:.2f}-{row.high:.2f})",
+            f"{10.0**row.median_log10_p:.2g}",
+            "" if row.mean_effect is None else f"{row.mean_effect:+.3f}",
         )
-        p = 10.0**row.median_log10_p
-        median = f"{p:.3f}" if p >= 1e-3 else f"{p:.0e}"
-        end = "" if effect is None else f"{effect:+.3f}"
-        counts = (row.method, str(row.copies), str(row.n_sets))
-        lines.append([*counts, *shares, median, end])
-    console.print(bare_table((*header, "median p", "effect"), lines, gap=2))
+        for row in table
+    ]
+    header = ("copies", "sets", "level", "found (95 %)", "median p", "effect")
+    console.print(bare_table(header, lines, gap=2))
 
 
 def main() -> int:

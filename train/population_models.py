@@ -16,7 +16,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -302,14 +301,10 @@ class TrainedModel:
     losses: np.ndarray
     scored: list[ScoredTest] | InputError
     weights: list[np.ndarray]
-    train_seconds: float
-    score_seconds: float
-    cpu_seconds: float
 
 
 def train_models(job: Job, seeds: Sequence[int]) -> list[TrainedModel]:
     """Train and score the models of some seeds."""
-    start, cpu = time.monotonic(), time.process_time()
     config, texts = job.design.config, job.texts
     models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
     if job.is_scan:
@@ -324,7 +319,6 @@ def train_models(job: Job, seeds: Sequence[int]) -> list[TrainedModel]:
         graphdef, states, losses_MN = train_together(
             config, rows_MRT, seeds=seeds, first_id=texts.prefix_id
         )
-    trained = time.monotonic()
     scored = score_population_tests(
         [plan_tests(job, model) for model in models],
         graphdef,
@@ -333,16 +327,8 @@ def train_models(job: Job, seeds: Sequence[int]) -> list[TrainedModel]:
         side_by_side=not job.is_scan,
     )
     leaves = jax.device_get(jax.tree.leaves(states))
-    share = 1 / len(set(seeds))
-    shares = (
-        (trained - start) * share,
-        (time.monotonic() - trained) * share,
-        (time.process_time() - cpu) * share,
-    )
     return [
-        TrainedModel(
-            seed, losses_MN[m], scored[m], [leaf[m] for leaf in leaves], *shares
-        )
+        TrainedModel(seed, losses_MN[m], scored[m], [leaf[m] for leaf in leaves])
         for seed, m in {seed: m for m, seed in enumerate(seeds)}.items()
     ]
 

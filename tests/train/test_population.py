@@ -202,7 +202,8 @@ def files(tmp_path_factory):
 
 def population(files, out, **changes):
     corpus, pool = files
-    fields = {"corpus": (corpus,), "sets": (pool,), "copies": (0, 8), "tiny": True}
+    fields = {"corpus": (corpus,), "sets": (pool,), "copies": (0, 8)}
+    fields |= {"preset": "pulse", "n_examples": 24}
     fields |= {"models": 3, "seed": 5, "steps": 40, "processes": 1, "out": out}
     return Population(**{**fields, **changes})
 
