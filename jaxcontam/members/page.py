@@ -218,7 +218,7 @@ def ranking_columns(
 
     def gain(row: ScoreResult) -> str:
         low = row.increment_low if intervals else None
-        return interval_words(row.increment, low, row.increment_high, "+.2f")
+        return interval_words(row.increment, low, row.increment_high, "+z.2f")
 
     signs = {"le": "≤", "lt": "<"}
     return [
