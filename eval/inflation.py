@@ -35,7 +35,7 @@ from eval.study import (
     Clock,
     Grid,
     Records,
-    StudyFlags,
+    ResumedFlags,
     finish_study,
     grouped,
     run_study,
@@ -284,13 +284,11 @@ def grids_of(rows: Sequence[dict[str, Any]]) -> list[Grid]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Inflation(StudyFlags):
+class Inflation(ResumedFlags):
     """Train planted models and references, then estimate what planting gave."""
 
     models: int = 200
     """Planted models."""
-    any_code: bool = False
-    """Take finished models that other code made."""
     out: Path = Path("runs/inflation_study")
     """Folder for a record of each model and the tables; finished models stay."""
 
@@ -323,7 +321,6 @@ class Inflation(StudyFlags):
             self,
             clock=clock,
             numbers={
-                "n_lost": len(tasks) - len(records),
                 "failed": failures,
                 "cells": rows,
             },

@@ -25,7 +25,7 @@ from eval.study import (
     Clock,
     Grid,
     Records,
-    StudyFlags,
+    ResumedFlags,
     data_file,
     finish_study,
     grouped,
@@ -130,7 +130,7 @@ def grid_of(model: str, found: Sequence[tuple[Known, Outcome]]) -> Grid:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class KnownModels(StudyFlags):
+class KnownModels(ResumedFlags):
     """Audit public models of known contamination, beside what others published."""
 
     only: tuple[str, ...] = ()
@@ -142,15 +142,13 @@ class KnownModels(StudyFlags):
     """Take the first N texts of each file or split; --tiny takes 20."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Matmul precision; bfloat16 is faster but less accurate."""
-    any_code: bool = False
-    """Take finished sets that other code scored."""
     out: Path = Path("runs/known_models")
     """Folder for scores, finished sets and tables; a killed run goes on there."""
 
-    positive = ("limit", "tflops")
+    positive = ("limit",)
 
     def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
+        ResumedFlags.__post_init__(self)
         self.chosen()
 
     def chosen(self) -> dict[str, list[Known]]:

@@ -35,7 +35,7 @@ from eval.study import (
     Clock,
     Grid,
     Records,
-    StudyFlags,
+    ResumedFlags,
     finish_study,
     grouped,
     run_study,
@@ -77,15 +77,13 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Membership(StudyFlags):
+class Membership(ResumedFlags):
     """Train models on known texts, then see what membership scores say of them."""
 
     models: int = 10
     """Models, each with texts of its own."""
     seed: int = 8000
     """Seed of the first model."""
-    any_code: bool = False
-    """Take finished models that other code scored."""
     out: Path = Path("runs/membership-study")
     """Folder for a record of each model and the tables; finished models stay."""
 

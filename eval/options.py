@@ -30,7 +30,7 @@ from scipy.stats import norm
 
 from eval.planted import trained_model
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Grid, StudyFlags, finish_study, grouped, run_study
+from eval.study import Clock, Grid, ResumedFlags, finish_study, grouped, run_study
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.orders.run import audit
 from jaxcontam.reports.terms import (
@@ -53,7 +53,7 @@ _K, _M = 100, 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options(StudyFlags):
+class Options(ResumedFlags):
     """Audit options that were read and options in a liked order, beside references."""
 
     models: int = 2
@@ -62,8 +62,6 @@ class Options(StudyFlags):
     """Items of each set."""
     n_files: int = 40_000
     """Simulated files of each taste and reference."""
-    any_code: bool = False
-    """Take finished models that other code trained; their manifests say which."""
     out: Path = Path("runs/options")
     """Folder for models, records and tables."""
 

@@ -18,7 +18,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -230,7 +230,7 @@ def _reader_rates(
             theirs = readers[name](folder, glob_pattern=path.name).run
             for who, read in (("jaxcontam", ours), ("datatrove", theirs)):
                 rates[name, who] = _megabytes_a_second(
-                    lambda _, read=read: _read_all(read()), documents, rounds
+                    lambda _, read=read: sum(1 for _ in read()), documents, rounds
                 )
     return rates
 
@@ -247,10 +247,6 @@ def _warc_page(text: str) -> bytes:
         f"Content-Length: {len(body.encode())}\r\n\r\n"
     )
     return gzip.compress(f"{head}{body}\r\n\r\n".encode())
-
-
-def _read_all(items: Iterable[object]) -> int:
-    return sum(1 for _ in items)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eval.study import Records, say
-from jaxcontam.members.passes import TextModel, text_model
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.processes import (
     Failure,
@@ -17,7 +16,6 @@ from jaxcontam.processes import (
 )
 from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.identity import keep_compiled
-from jaxcontam.scoring.in_memory import opened_decoder
 from train.population_models import (
     Design,
     PlannedModel,
@@ -57,15 +55,6 @@ def train_model(design: Design, texts: Texts, *, seed: int) -> TrainedModel:
         "train_seconds": time.process_time() - start,
     }
     return TrainedModel(planned, decoder, facts)
-
-
-def reader_of(
-    decoder: Decoder, texts: Texts, *, batch_tokens: int | None = None
-) -> TextModel:
-    """A model with its scorers; `batch_tokens` as of `local_scorer`."""
-    opened = opened_decoder(decoder, texts.tokenizer)
-    opened = dataclasses.replace(opened, prefix_id=texts.prefix_id)
-    return text_model(opened, store=None, batch_tokens=batch_tokens)
 
 
 def made_records(

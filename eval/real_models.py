@@ -30,7 +30,7 @@ from eval.study import (
     Clock,
     Grid,
     Records,
-    StudyFlags,
+    ResumedFlags,
     finish_study,
     grouped,
     run_study,
@@ -49,7 +49,7 @@ _TEXTS = {"short": (400, 96), "long": (6_000, 4)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RealModels(StudyFlags):
+class RealModels(ResumedFlags):
     """Ask public pretrained models; of two, each is the other's reference."""
 
     models: tuple[Path, ...]
@@ -60,15 +60,13 @@ class RealModels(StudyFlags):
     """Files of each kind of natural order."""
     rows: int = 120
     """Rows of such a file."""
-    any_code: bool = False
-    """Take finished parts that other code made."""
     out: Path = Path("runs/real_models")
     """Folder for records and tables."""
 
     positive = ("seeds", "rows")
 
     def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
+        ResumedFlags.__post_init__(self)
         check_names("part", self.only, _PARTS)
         if not 1 <= len(self.models) <= 2:
             raise InputError(f"--models takes one or two, got {len(self.models)}")

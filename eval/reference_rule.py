@@ -1,11 +1,11 @@
 """How often is a clean model accused beside a reference that reads less well?
 
 Question: files whose order can be foretold, worth so many standard errors to a clean
-model; beside a reference whose gains, or gains and noise, are a share of the model's.
-How many are called contaminated, with the reference's scores as they are and scaled up
-to the model's? How often does the test of half the model less the reference reject
-where the reference gains just half, among all files and among those that the model's
-own p-value picks? And how many are found that were remembered?
+model; beside a reference whose gains, or gains and noise, are a share of the model's,
+and whose scores are scaled up to the model's. How many are called contaminated? How
+often does the test of half the model less the reference reject where the reference
+gains just half, among all files and among those that the model's own p-value picks?
+And how many are found that were remembered?
 Command: `python -m eval.reference_rule`. Hardware: one CPU core, minutes, no model.
 Headline: docs/log.
 
@@ -87,8 +87,7 @@ class Cell:
         found: Share of files with a direction at the level.
         below: Share whose scaled reference is below half of the model, at its level.
         below_of_found: The same among the files with a direction; None without any.
-        as_they_are: Share accused, the reference's scores as they are.
-        scaled: The same with its scores scaled up to the model's.
+        scaled: Share accused, the reference's scores scaled up to the model's.
     """
 
     kind: str
@@ -101,7 +100,6 @@ class Cell:
     found: float
     below: float
     below_of_found: float | None
-    as_they_are: float
     scaled: float
 
 
@@ -156,8 +154,7 @@ class ReferenceRule(StudyFlags):
             "reference's gain": "{r.share:g}",
             "its noise": "{r.noise:g}",
             "direction <= 0.001": "{r.found:.3f}",
-            "contaminated, scores as they are": "{r.as_they_are:.4f}",
-            "scaled": "{r.scaled:.4f}",
+            "contaminated": "{r.scaled:.4f}",
         }
         below = {
             "noise shared": "{r.shared:g}",
@@ -196,7 +193,7 @@ def simulate(
 ) -> Cell:
     """Audits of fresh files; see `Cell` for the arguments."""
     rng = np.random.default_rng([seed, n_strata])
-    totals = np.zeros(6)
+    totals = np.zeros(5)
     # Little memory whatever the number of files.
     for start in range(0, n_files, 500):
         shape = (min(500, n_files - start), n_strata, len(_LEFT_P))
@@ -216,7 +213,7 @@ def simulate(
             own_FKP + alike_FKP + foretold_FKP + memory_FKP,
             noise * (other_FKP + alike_FKP) + share * foretold_FKP,
         )
-    errors, found, below, both, as_they_are, scaled = (totals / n_files).tolist()
+    errors, found, below, both, scaled = (totals / n_files).tolist()
     return Cell(
         kind=kind,
         gain=gain,
@@ -228,7 +225,6 @@ def simulate(
         found=found,
         below=below,
         below_of_found=both / found if found else None,
-        as_they_are=as_they_are,
         scaled=scaled,
     )
 
@@ -242,23 +238,19 @@ def _drawn(kind: str, rng: np.random.Generator, shape: tuple[int, ...]) -> np.nd
 
 
 def _totals(model_FKP: np.ndarray, reference_FKP: np.ndarray) -> np.ndarray:
-    """(6,) of what `Cell` has shares of, the fourth counted among those found."""
+    """(5,) of what `Cell` has shares of, the fourth counted among those found."""
     z_F = _direction(model_FKP)
-    other_z_F = _direction(reference_FKP)
     found_F = z_F > norm.isf(CONTAMINATED_LEVEL)
-    ratio_F = _spread(model_FKP) / _spread(reference_FKP)
-    accused, below_F = [], found_F
-    for scale_F in (np.ones_like(ratio_F), np.maximum(1.0, ratio_F)):
-        scaled_FKP = scale_F[:, None, None] * reference_FKP
-        half_F = _direction(REFERENCE_SHARE * model_FKP - scaled_FKP)
-        below_F = half_F > norm.isf(SHARE_LEVEL)
-        difference_F = _direction(model_FKP - scaled_FKP)
-        accused_F = found_F & below_F
-        accused_F &= np.abs(other_z_F) < norm.isf(REFERENCE_LEVEL)
-        accused_F &= difference_F > norm.isf(CONTAMINATED_LEVEL)
-        accused.append(accused_F.sum())
+    ratio_F = np.maximum(1.0, _spread(model_FKP) / _spread(reference_FKP))
+    scaled_FKP = ratio_F[:, None, None] * reference_FKP
+    half_F = _direction(REFERENCE_SHARE * model_FKP - scaled_FKP)
+    below_F = half_F > norm.isf(SHARE_LEVEL)
     both_F = found_F & below_F
-    return np.array([z_F.sum(), found_F.sum(), below_F.sum(), both_F.sum(), *accused])
+    accused_F = both_F & (np.abs(_direction(reference_FKP)) < norm.isf(REFERENCE_LEVEL))
+    difference_F = _direction(model_FKP - scaled_FKP)
+    accused_F &= difference_F > norm.isf(CONTAMINATED_LEVEL)
+    counts = [one_F.sum() for one_F in (found_F, below_F, both_F, accused_F)]
+    return np.array([z_F.sum(), *counts])
 
 
 def _direction(pairs_FKP: np.ndarray) -> np.ndarray:

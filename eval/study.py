@@ -82,6 +82,14 @@ class StudyFlags:
         check_positive(self, *self.positive)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ResumedFlags(StudyFlags):
+    """Flags of a study of which finished parts stay."""
+
+    any_code: bool = False
+    """Take finished models and parts that other code made; manifests say which."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Grid:
     """A table of words under a title; the first word of the header names the rows."""

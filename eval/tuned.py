@@ -29,7 +29,7 @@ from eval.study import (
     Clock,
     Grid,
     Records,
-    StudyFlags,
+    ResumedFlags,
     finish_study,
     grouped,
     run_study,
@@ -77,15 +77,13 @@ TINY = Scale("tiny", 30, (0, 2), 4, (1, 2), (0, 5), 2)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned(StudyFlags):
+class Tuned(ResumedFlags):
     """Ask models for what they read, before and after they were tuned."""
 
     models: int = 2
     """Models, each with files, keys and values of its own."""
     out: Path = Path("runs/tuned")
     """Folder for models, records and tables."""
-    any_code: bool = False
-    """Take finished models and answers that other code made, too."""
 
     def run(self) -> dict:
         """Train, tune, ask, print the tables."""

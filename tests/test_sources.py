@@ -18,8 +18,8 @@ from train.config import PRESETS
 from train.population_models import (
     Design,
     Job,
-    decoder_of,
     plan_model,
+    plan_tests,
     read_texts,
     set_results,
     train_models,
@@ -47,7 +47,7 @@ def executed(tmp_path_factory):
     with files_run() as files:
         (one,) = train_models(job, [3])
         model = plan_model(design, job.texts, seed=3)
-        rows = set_results(job, model, decoder_of(config, one.weights))
+        rows = set_results(job, plan_tests(job, model), one.scored)
     assert len(rows) == 2
     return files
 

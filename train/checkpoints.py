@@ -122,12 +122,11 @@ class Checkpoints:
         return int(told) if told else None
 
     def restore(
-        self, params: Any, opt_state: Any, batches: grain.DatasetIterator
-    ) -> tuple[int, Any, Any] | None:
-        """The newest checkpoint, on the devices of `params`; None if there is none.
+        self, step: int, params: Any, opt_state: Any, batches: grain.DatasetIterator
+    ) -> tuple[Any, Any]:
+        """Weights and the optimiser's state at a step, on the devices of `params`.
 
-        Returns:
-            Its step, the decoder's weights and the optimiser's state.
+        `batches` go on after that step.
 
         Raises:
             InputError: If the checkpoint is damaged.
@@ -135,9 +134,6 @@ class Checkpoints:
         """
         import orbax.checkpoint as ocp
 
-        step = self.newest()
-        if step is None:
-            return None
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, (params, opt_state))
         try:
             found = self._manager.restore(
@@ -156,10 +152,9 @@ class Checkpoints:
             raise reason from e
         batches.set_state(found[_META]["batches"])
         leaves = found[_STATE]
-        filled = jax.tree.map_with_path(
+        return jax.tree.map_with_path(
             lambda path, _: leaves[_name(path)], (params, opt_state)
         )
-        return step, *filled
 
     def wait(self) -> None:
         """Return when everything is on disk."""

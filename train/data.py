@@ -47,8 +47,8 @@ _ARRAY_RECORD = ".array_record"
 # Rows that are held at once: small, as one row may be a book.
 _ROWS = 256
 _HINT = (
-    "mend or remove it, or name another field with --text-field: no training text is "
-    "passed over in silence"
+    "mend or remove it, or name another field with --text-field: training never skips "
+    "a text silently"
 )
 
 

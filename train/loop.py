@@ -127,15 +127,13 @@ def train(
 
         watch.validation(step, loss)
 
-    done = 0
-    restored = None
-    if checkpoints is not None and checkpoints.newest() is not None:
+    done = (checkpoints and checkpoints.newest()) or 0
+    if checkpoints is not None and done:
         # Deleted first, since the device may have no room for both.
-        restored = checkpoints.restore(*_deleted(params, first_state), batches)
-    if restored is None:
-        opt_state = first_state(params)
+        shapes = _deleted(params, first_state)
+        params, opt_state = checkpoints.restore(done, *shapes, batches)
     else:
-        done, params, opt_state = restored
+        opt_state = first_state(params)
     fetched = _Fetched(done, watch.steps)
     if done == 0 and 0 in watch.validation_steps:
         validate(0)

@@ -21,12 +21,14 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
+from flax import nnx
 from rich.console import Console
 
 from jaxcontam.cli.main import EXIT_PARTIAL, run_module
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.models.decoder import abstract_decoder
 from jaxcontam.processes import Failure, cpu_cores, keep_freed_memory, over_processes
 from jaxcontam.progress import progress_bar
 from jaxcontam.proof.outcome import bare_table
@@ -48,11 +50,11 @@ from train.population_models import (
     SetResult,
     Texts,
     TrainedModel,
-    decoder_of,
     draw_sets,
     last_loss,
     n_parameters,
     plan_model,
+    plan_tests,
     read_texts,
     set_results,
     train_models,
@@ -100,8 +102,8 @@ class Population(ConfigFlags):
     form: Literal["auto", "scan", "vmap"] = "auto"
     """One model after the other in each process, or models side by side."""
     processes: int | None = None
-    """Processes that train and test models, or test those trained side by side
-    (default: one a core)."""
+    """Processes that train models, or analyse those trained side by side (default:
+    one a core)."""
     together: int = _TOGETHER
     """Models side by side of the form vmap."""
     seed: int = 0
@@ -305,20 +307,25 @@ def open_maker(job: Job) -> Callable[[int | TrainedModel], ModelResult]:
     jax.config.update("jax_platforms", "cpu")
     keep_freed_memory()
     keep_compiled()
+    graphdef, shapes = nnx.split(abstract_decoder(job.design.config.decoder))
+    structure = jax.tree.structure(shapes)
 
     def make(task: int | TrainedModel) -> ModelResult:
         if isinstance(task, int):
             (task,) = train_models(job, [task])
         loss = last_loss(task.losses)
+        if isinstance(task.scored, InputError):
+            raise task.scored
         model = plan_model(job.design, job.texts, seed=task.seed)
-        decoder = decoder_of(job.design.config, task.weights)
+        rows = set_results(job, plan_tests(job, model), task.scored)
+        decoder = nnx.merge(graphdef, jax.tree.unflatten(structure, task.weights))
         result = ModelResult(
             seed=model.seed,
             n_parameters=n_parameters(decoder),
             n_tokens=job.design.n_tokens,
             n_canary_tokens=model.stream.n_canary_ids,
             loss=loss,
-            rows=set_results(job, model, decoder),
+            rows=rows,
         )
         write_model(job, model, result, decoder)
         return result

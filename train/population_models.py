@@ -4,16 +4,11 @@ The sets of a model are disjoint samples of one pool of examples, each in random
 at 0 copies the null hypothesis of every order test holds by construction, whatever the
 examples are and wherever else they occur.
 
-On a CPU models are trained one after the other, which keeps its caches warm; on an
-accelerator, which one small model leaves idle, side by side, over all devices. Both
-forms scan `Step.update`: a scan over the steps is faster than one call a step.
-
 Dimension key
     M  models
     E  examples of a set
     R  rows of a stream
     N  steps
-    B  rows a step
     T  targets a row
 """
 
@@ -21,31 +16,32 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from flax import nnx
-from jax.sharding import AxisType, Mesh, PartitionSpec
 from tokenizers import Tokenizer
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples, plain_tokenizer
 from jaxcontam.errors import InputError
-from jaxcontam.models.decoder import Decoder, abstract_decoder
-from jaxcontam.models.fused_attention import hardware
 from jaxcontam.orders.methods import ADJACENCY
-from jaxcontam.orders.order_test import plan_test, score_test
-from jaxcontam.scoring.local import local_scorer
+from jaxcontam.orders.order_test import PlannedTest, ScoredTest, plan_test
 from jaxcontam.stats.pair_test import adjacency_test
 from train.audits import AUDIT_NUMBERS
 from train.config import Config
 from train.data import Corpus
 from train.filters import document_filter
 from train.plant import PlannedSet, Stream, build_stream, training_order
-from train.step import build_step, fresh_decoder, residuals_scaled
+from train.population_device import (
+    score_population_tests,
+    stacked,
+    train_scanned,
+    train_together,
+)
 from train.tokens import (
     Documents,
     TokenCache,
@@ -299,28 +295,40 @@ class SetResult:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class TrainedModel:
-    """A trained model, not yet tested or written; weights in the tree's order."""
+    """A trained model, scored (or the reason why not), not yet analysed or written."""
 
     seed: int
     losses: np.ndarray
+    scored: list[ScoredTest] | InputError
     weights: list[np.ndarray]
 
 
 def train_models(job: Job, seeds: Sequence[int]) -> list[TrainedModel]:
-    """Train the models of some seeds."""
-    config, first_id = job.design.config, job.texts.prefix_id
-    rows = [plan_model(job.design, job.texts, seed=seed).rows for seed in seeds]
+    """Train and score the models of some seeds."""
+    config, texts = job.design.config, job.texts
+    models = [plan_model(job.design, texts, seed=seed) for seed in seeds]
     if job.is_scan:
-        (seed,), (rows_RT,) = seeds, rows
-        decoder, losses_N = train_scanned(config, rows_RT, seed=seed, first_id=first_id)
-        weights = jax.device_get(jax.tree.leaves(nnx.state(decoder)))
-        return [TrainedModel(seed, losses_N, weights)]
-    states, losses_MN = train_together(
-        config, np.stack(rows), seeds=seeds, first_id=first_id
+        (model,) = models
+        decoder, losses_N = train_scanned(
+            config, model.rows, seed=model.seed, first_id=texts.prefix_id
+        )
+        graphdef, state = nnx.split(decoder)
+        states, losses_MN = stacked([state]), losses_N[None]
+    else:
+        rows_MRT = np.stack([model.rows for model in models])
+        graphdef, states, losses_MN = train_together(
+            config, rows_MRT, seeds=seeds, first_id=texts.prefix_id
+        )
+    scored = score_population_tests(
+        [plan_tests(job, model) for model in models],
+        graphdef,
+        states,
+        context=config.decoder.context,
+        side_by_side=not job.is_scan,
     )
     leaves = jax.device_get(jax.tree.leaves(states))
     return [
-        TrainedModel(seed, losses_MN[m], [leaf[m] for leaf in leaves])
+        TrainedModel(seed, losses_MN[m], scored[m], [leaf[m] for leaf in leaves])
         for seed, m in {seed: m for m, seed in enumerate(seeds)}.items()
     ]
 
@@ -328,127 +336,17 @@ def train_models(job: Job, seeds: Sequence[int]) -> list[TrainedModel]:
 def trained_together(
     job: Job, chunks: Sequence[Sequence[int]]
 ) -> Iterator[TrainedModel]:
-    """Train models chunk by chunk, those of a chunk side by side."""
+    """Train and score models chunk by chunk, those of a chunk side by side."""
     for chunk in chunks:
         # A last chunk of another size would be another program to compile.
         padding = [chunk[-1]] * (len(chunks[0]) - len(chunk))
         yield from train_models(job, [*chunk, *padding])
 
 
-def train_scanned(
-    config: Config, rows_RT: np.ndarray, *, seed: int, first_id: int | None = None
-) -> tuple[Decoder, np.ndarray]:
-    """Train a decoder on (R, T + 1) rows, each once, in one call; gives all losses.
-
-    Models of one config and one number of steps share what is compiled, so a population
-    should cut its rows to one number. The same seed and rows give the same weights.
-    """
-    decoder = fresh_decoder(config.decoder, seed=seed, mesh=None)
-    graphdef, params = nnx.split(decoder)
-    rows_NBT = _batches(config, rows_RT)
-    train = _compiled_scan(graphdef, config, len(rows_NBT), first_id)
-    params, losses_N = train(params, rows_NBT)
-    return nnx.merge(graphdef, params), np.asarray(losses_N)
-
-
-def train_together(
-    config: Config,
-    rows_MRT: np.ndarray,
-    *,
-    seeds: Sequence[int],
-    first_id: int | None = None,
-) -> tuple[nnx.State, np.ndarray]:
-    """Train models side by side, each on its own rows, in one call.
-
-    As `train_scanned` for each seed but for rounding. Memory grows with the number of
-    models; over several devices it is split, and the last models are trained twice
-    where their number does not divide. Gives weights with an axis of models and (M, N)
-    losses.
-    """
-    if len(seeds) != len(rows_MRT):
-        raise ValueError(f"seeds must be {len(rows_MRT)}, got {len(seeds)}")
-    devices, M = jax.devices(), len(seeds)
-    mesh = jax.make_mesh((len(devices),), ("models",), axis_types=(AxisType.Auto,))
-    padded = [*range(M), *[M - 1] * (-M % mesh.size)]
-    rows_MNBT = np.stack([_batches(config, rows_MRT[m]) for m in padded])
-    graphdef = nnx.split(Decoder(config.decoder, rngs=nnx.Rngs(0)))[0]
-    train = _compiled_together(graphdef, config, rows_MNBT.shape[1], mesh, first_id)
-    keys = [jax.random.key_data(jax.random.key(seeds[m])) for m in padded]
-    params, losses_MN = train(np.stack(jax.device_get(keys)), rows_MNBT)
-    return jax.tree.map(lambda x: x[:M], params), np.asarray(losses_MN)[:M]
-
-
-def _batches(config: Config, rows_RT: np.ndarray) -> np.ndarray:
-    """(N, B, T + 1) of whole batches."""
-    R, width = rows_RT.shape
-    B = config.batch_rows
-    if R < B:
-        raise ValueError(f"rows must fill a batch of {B}, got {R}")
-    return rows_RT[: R // B * B].reshape(R // B, B, width)
-
-
-def _run(
-    graphdef: nnx.GraphDef,
-    config: Config,
-    n_steps: int,
-    first_id: int | None,
-    params: nnx.State,
-    rows_NBT: jax.Array,
-) -> tuple[nnx.State, jax.Array]:
-    """All steps of one model."""
-    of_run = build_step(graphdef, config, n_steps, first_id=first_id)
-
-    def step(carry: tuple[Any, Any], batch_BT: jax.Array):
-        params, opt_state, numbers = of_run.update(*carry, batch_BT)
-        return (params, opt_state), numbers["loss"]
-
-    start = (params, of_run.optimizer.init(params))
-    (params, _), losses_N = jax.lax.scan(step, start, rows_NBT)
-    return params, losses_N
-
-
-@functools.lru_cache(maxsize=8)
-def _compiled_scan(
-    graphdef: nnx.GraphDef, config: Config, n_steps: int, first_id: int | None
-) -> Callable[..., tuple[nnx.State, jax.Array]]:
-    """(weights, rows_NBT) -> weights and losses of one model."""
-    run = functools.partial(_run, graphdef, config, n_steps, first_id)
-    return jax.jit(run, donate_argnums=0)
-
-
-@functools.lru_cache(maxsize=8)
-def _compiled_together(
-    graphdef: nnx.GraphDef,
-    config: Config,
-    n_steps: int,
-    mesh: Mesh,
-    first_id: int | None,
-) -> Callable[..., tuple[nnx.State, jax.Array]]:
-    """(key data of each model, rows_MNBT) -> weights and losses of every model."""
-    on = hardware()
-
-    def one(key: jax.Array, rows_NBT: jax.Array):
-        # Initialised on the device: a call per model would cost more than its training.
-        rngs = nnx.Rngs(jax.random.wrap_key_data(key))
-        params = nnx.split(Decoder(config.decoder, rngs=rngs, on=on))[1]
-        params = residuals_scaled(params, config.decoder)
-        return _run(graphdef, config, n_steps, first_id, params, rows_NBT)
-
-    models = PartitionSpec("models")
-    # Scans start from constants; the check of vma takes them for equal everywhere.
-    split = jax.shard_map(
-        jax.vmap(one), mesh=mesh, in_specs=models, out_specs=models, check_vma=False
-    )
-    return jax.jit(split)
-
-
-def set_results(
-    job: Job, model: PlannedModel, decoder: Decoder
-) -> tuple[SetResult, ...]:
-    """Test every set of a trained model, as an audit along a run does."""
-    scorer, rows = local_scorer(decoder), []
-    for planned, encoded in zip(model.sets, model.encoded, strict=True):
-        test = plan_test(
+def plan_tests(job: Job, model: PlannedModel) -> list[PlannedTest]:
+    """The test of every set of a model."""
+    return [
+        plan_test(
             planned.benchmark,
             encoded,
             _BRIEF,
@@ -456,11 +354,21 @@ def set_results(
             context=job.design.config.decoder.context,
             seed=model.seed,
         )
-        result = test.result(score_test(test, scorer), primary=False, pretests=())
+        for planned, encoded in zip(model.sets, model.encoded, strict=True)
+    ]
+
+
+def set_results(
+    job: Job, planned: Sequence[PlannedTest], scored: Sequence[ScoredTest]
+) -> tuple[SetResult, ...]:
+    """Results of scored tests; needs no device."""
+    rows = []
+    for copies, test, one in zip(job.design.copies, planned, scored, strict=True):
+        result = test.result(one, primary=False, pretests=())
         rows.append(
             SetResult(
                 name=result.benchmark,
-                copies=planned.copies,
+                copies=copies,
                 method=result.method,
                 n_examples=result.n_examples,
                 n_strata=result.n_strata,
@@ -468,13 +376,6 @@ def set_results(
             )
         )
     return tuple(rows)
-
-
-def decoder_of(config: Config, weights: Sequence[np.ndarray]) -> Decoder:
-    """The decoder of a `TrainedModel`."""
-    graphdef, shapes = nnx.split(abstract_decoder(config.decoder))
-    leaves = jax.device_put(list(weights))
-    return nnx.merge(graphdef, jax.tree.unflatten(jax.tree.structure(shapes), leaves))
 
 
 def n_parameters(decoder: Any) -> int:

@@ -74,9 +74,9 @@ class Pretrain(RunOptions, ConfigFlags, _Inputs):
     """Train a model with test sets planted in its data.
 
     Examples:
-        python -m train.pretrain --corpus docs/ --canaries set.jsonl=10 ctrl.jsonl=0
+        python -m train.pretrain --corpus texts/ --canaries set.jsonl=10 ctrl.jsonl=0
         # what, when, audited
-        python -m train.pretrain --corpus docs/ --plan plan.toml --audit-at 0.5 1.0
+        python -m train.pretrain --corpus texts/ --plan plan.toml --audit-at 0.5 1.0
     """
 
     distributed: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False

@@ -34,7 +34,7 @@ from pathlib import Path
 
 from eval.canaries.tables import Plan, copies_of, grids_of, numbers_of, run_of
 from eval.planted import Model, order_tests, trained_model, write_report
-from eval.study import Clock, StudyFlags, finish_study, run_study
+from eval.study import Clock, ResumedFlags, finish_study, run_study
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.orders.run import with_reference
@@ -56,7 +56,7 @@ _REFERENCE = "reference"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Canaries(StudyFlags):
+class Canaries(ResumedFlags):
     """Train with the paper's ten test sets planted, then test them and their controls.
 
     Question: are the paper's verdicts found on a small model, and lines that were not
@@ -83,15 +83,13 @@ class Canaries(StudyFlags):
     """Shape of the model."""
     batch_rows: int | None = None
     """Rows a step (default: the preset's)."""
-    any_code: bool = False
-    """Take finished models that other code trained; their manifests say which."""
     out: Path = Path("runs/canaries")
     """Folder for models, sets, the report and the tables; finished models stay."""
 
     positive = ("limit", "max_example_tokens", "background_tokens", "batch_rows")
 
     def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
+        ResumedFlags.__post_init__(self)
         if self.n_permutations < 0:
             raise InputError(
                 f"--n-permutations must be at least 0, got {self.n_permutations}"
@@ -104,7 +102,7 @@ class Canaries(StudyFlags):
         """Train, test, print the tables; returns the report."""
         clock, folder = Clock.start(), self.out / "tiny" if self.tiny else self.out
         document = self._tested(folder, clock)
-        run = run_of(document)
+        run = run_of(document, self.dup_counts)
         finish_study(
             "canaries",
             self,

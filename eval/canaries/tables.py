@@ -57,12 +57,6 @@ def copies_of(plan: Plan) -> dict[str, int]:
     return {name: getattr(canary, plan) for name, canary in CANARIES.items()}
 
 
-def plan_of(copies: Mapping[str, int]) -> Plan | None:
-    """The plan whose sets were planted with these copies; None if it is neither."""
-    plans: tuple[Plan, ...] = ("published", "lower")
-    return next((plan for plan in plans if copies_of(plan) == copies), None)
-
-
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Run:
     """One model's numbers in a report of this study.
@@ -72,7 +66,7 @@ class Run:
         tests: Its rows, by set and method.
         planted: Copies of the planted sets.
         controls: Sets that were not planted.
-        plan: Plan of the copies; None if they follow neither.
+        plan: Plan of the copies.
         methods: Order tests, the one that decides first.
     """
 
@@ -80,13 +74,8 @@ class Run:
     tests: Mapping[tuple[str, str], Row]
     planted: Mapping[str, int]
     controls: Sequence[str]
-    plan: Plan | None
+    plan: Plan
     methods: Sequence[str]
-
-    @property
-    def label(self) -> str:
-        """The plan's name, or the model's."""
-        return self.plan or self.document["model"]["name"]
 
     @property
     def seen(self) -> Mapping[str, Sequence[int]]:
@@ -98,7 +87,7 @@ class Run:
         return [row for (_, name), row in self.tests.items() if name == method]
 
 
-def run_of(document: Mapping[str, Any]) -> Run:
+def run_of(document: Mapping[str, Any], plan: Plan) -> Run:
     """The run that a report of this study tells of."""
     rows = document["results"]
     copies = {row["benchmark"]: row["copies"] for row in rows}
@@ -109,7 +98,7 @@ def run_of(document: Mapping[str, Any]) -> Run:
         tests={(row["benchmark"], row["method"]): row for row in rows},
         planted=planted,
         controls=[name for name, n in copies.items() if not n],
-        plan=plan_of(planted),
+        plan=plan,
         methods=sorted(
             grouped(rows, lambda row: row["method"]), key=lambda m: m not in decides
         ),
@@ -123,7 +112,7 @@ def numbers_of(run: Run) -> dict[str, Any]:
         effect effect_se mde verdict reasons reference n_examples n_cut n_strata
         n_orders tokens_scored"""
     return {
-        "label": run.label,
+        "label": run.plan,
         "n_parameters": run.document["model"]["n_parameters"],
         "n_tokens": study["n_tokens"],
         "canary_share": study["canary_share"],
@@ -167,7 +156,7 @@ def _orders(run: Run) -> Grid:
     floor = f" (permutation: {orders} orders, so p is at least {1 / (orders + 1):g})"
     study = run.document["study"]
     about = (
-        f"{run.label}: {run.document['model']['n_parameters']:,} parameters, "
+        f"{run.plan}: {run.document['model']['n_parameters']:,} parameters, "
         f"{study['n_tokens']:,} training tokens, {study['canary_share']:.0%} of them "
         f"planted. p-values of the planted sets{floor * bool(orders)}. Verdict: "
         f"{primary}, Holm over all sets and controls, beside a reference that read the "
@@ -187,7 +176,7 @@ def _controls(run: Run) -> Grid:
         for method in run.methods:
             words[name, method] = _p(run.tests.get((name, method)))
     return Grid.crossed(
-        f"{run.label}: later lines of the same files, which were not planted. `seen` "
+        f"{run.plan}: later lines of the same files, which were not planted. `seen` "
         "also stand in the planted part, so that training read them.",
         "control",
         words,
@@ -209,7 +198,7 @@ def _found(run: Run) -> Grid:
                 words[method, f"{who}, {level:g}"] = _share(rows, level)
     left_out = f" Left out, more than {MOST_SEEN:.0%} of lines seen: {', '.join(read)}."
     title = (
-        f"{run.label}: sets with p at most the level, 95 % Wilson interval over sets; "
+        f"{run.plan}: sets with p at most the level, 95 % Wilson interval over sets; "
         "one model, so the interval says nothing about other models."
     )
     return Grid.crossed(title + left_out * bool(read), "test", words)

@@ -43,7 +43,7 @@ from typing import Any
 from rich.console import Console
 
 from eval.leaderboard.entries import FoundEntry, chosen_entries
-from eval.leaderboard.standings import auc_svg, entry_grid, grids, refusals, standings
+from eval.leaderboard.standings import entry_grid, grids, refusals, standings
 from eval.leaderboard.trials import (
     Arena,
     Bench,
@@ -56,7 +56,6 @@ from eval.leaderboard.trials import (
 from eval.study import Clock, Records, StudyFlags, finish_study, run_study, say
 from jaxcontam.errors import InputError
 
-MODELS_DIR = "models"
 _TINY_MODELS = 2
 
 
@@ -102,7 +101,7 @@ class Leaderboard(StudyFlags):
         bench = Bench(seed=self.seed, tiny=self.tiny)
         design = bench.design
         n_models = min(self.models, _TINY_MODELS) if self.tiny else self.models
-        kept = Records(self.out / MODELS_DIR, code=trial_sources())
+        kept = Records(self.out / "models", code=trial_sources())
         facts, trials, earlier = [], [], 0.0
         failed: dict[str, str] = {}
         for seed in range(self.seed, self.seed + n_models):
@@ -154,7 +153,6 @@ class Leaderboard(StudyFlags):
                 *grids(table, entries, about=about),
                 entry_grid([entries[one.entry] for one in table]),
             ],
-            figures={"leaderboard": auc_svg(table, entries)} if table else None,
             console=console,
             earlier_seconds=earlier + kept.earlier_seconds,
         )

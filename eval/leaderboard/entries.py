@@ -22,20 +22,16 @@ from eval.leaderboard.methods import (
     unseen_entry,
 )
 from eval.study import data_file
-from jaxcontam.data.questions import Question
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.members.blind import bag_of_words, cross_validated, grouped_folds
 from jaxcontam.members.scores import score_method
 from jaxcontam.orders.methods import SHARDED_T, STRATIFIED
-from jaxcontam.score_gap.items import choice_scores
 from jaxcontam.stats import conformal
-from jaxcontam.stats.inflation import gap_estimate
 from jaxcontam.stats.relabelling import set_level_test
 from jaxcontam.stats.roc import auc_delong
 
 _INFERENCE_FEATURES = ("loss", "min_k", "min_k_pp", "zlib", "surp", "gap_k")
 _BLIND_FOLDS = 5
-_N_WRONG = 3
 # Nats; a token that ties with the likeliest one counts as written.
 _TIE = 1e-5
 
@@ -53,29 +49,6 @@ def _blind_words(subject: Subject) -> Finding:
     values_N = cross_validated(bag_of_words(texts), labels_N, folds_N)
     auc, _ = auc_delong(values_N[labels_N], values_N[~labels_N])
     return Finding(score=auc)
-
-
-def _choice_gap(subject: Subject) -> Finding:
-    """Accuracy on the set's questions less that on unseen ones, with its t-test."""
-    scores = []
-    for texts in (subject.texts, subject.unseen):
-        rng, answers = np.random.default_rng(subject.seed), [*map(_answer, texts)]
-        items = []
-        for text, answer in zip(texts, answers, strict=True):
-            wrong = rng.permutation([one for one in answers if one != answer])
-            choices = (answer, *wrong[:_N_WRONG].tolist())
-            items.append(Question(text, text.removesuffix(answer), choices, 0))
-        right_N = choice_scores(
-            items, subject.model.model, subject.scorer, per_byte=False
-        )
-        scores.append(right_N[None])
-    found = gap_estimate(*scores, paired=False)
-    return Finding(score=found.estimate, p_value=found.p_value)
-
-
-def _answer(text: str) -> str:
-    """Text after the mark of an answer, with its space."""
-    return text.rpartition(" A:")[2]
 
 
 def _codec(subject: Subject) -> Finding:
@@ -139,7 +112,7 @@ def _t_same_strata(subject: Subject) -> Finding:
 
 
 _DETECTORS = (
-    *(_blind_length, _blind_words, _choice_gap, _codec, _coin, _dataset_inference),
+    *(_blind_length, _blind_words, _codec, _coin, _dataset_inference),
     *(_first_pieces, _share_seen, _t_same_strata),
 )
 _OWN = {detect.__name__.removeprefix("_"): detect for detect in _DETECTORS}

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from eval.curves import Curve, copies_svg
 from eval.intervals import Share, is_rejected
 from eval.leaderboard.detector import Entry
 from eval.leaderboard.trials import Trial
@@ -32,8 +31,6 @@ FPR = 0.05
 
 # Smaller standard errors are 0.
 _NO_SPREAD = 1e-12
-# Curves that a reader can tell apart.
-_MOST_CURVES = 6
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,28 +222,6 @@ def entry_grid(entries: Sequence[Entry]) -> Grid:
     """Description and source of each entry."""
     columns = {"entry": "{r.name}", "what it does": "{r.about}", "source": "{r.source}"}
     return Grid.of("What the entries do", entries, columns)
-
-
-def auc_svg(found: Sequence[Standing], entries: Mapping[str, Entry]) -> str:
-    """AUC against copies: the best entry of each family, then the best of the rest."""
-    leaders = {
-        family: next(one for one in found if entries[one.entry].family == family)
-        for family in dict.fromkeys(entries[one.entry].family for one in found)
-    }
-    drawn = [*leaders.values()]
-    drawn += [one for one in found if one not in drawn][: _MOST_CURVES - len(drawn)]
-    return copies_svg(
-        [
-            Curve(
-                label=f"{one.entry} ({entries[one.entry].family})",
-                shares=one.auc_by_copies,
-                dashed=entries[one.entry].family == "blind",
-            )
-            for one in drawn
-        ],
-        y_label="AUC, planted against clean sets",
-        level=0.5,
-    )
 
 
 def needs_words(entry: Entry) -> str:

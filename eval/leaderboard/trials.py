@@ -17,10 +17,11 @@ from eval.leaderboard.detector import (
     read_only,
 )
 from eval.planted import in_rows
-from eval.population import TrainedModel, reader_of, train_model
+from eval.population import TrainedModel, train_model
 from eval.python_docs import read_python_docs
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.members.passes import TextModel
+from jaxcontam.members.passes import TextModel, text_model
+from jaxcontam.scoring.in_memory import opened_decoder
 from jaxcontam.scoring.opened import SequenceScorer
 from jaxcontam.sources import source_digest
 from train.data import corpus_digest
@@ -108,7 +109,9 @@ class Bench:
         return counts_V
 
     def _reader(self, model: TrainedModel) -> TextModel:
-        return reader_of(model.decoder, self.texts, batch_tokens=self._batch_tokens)
+        opened = opened_decoder(model.decoder, self.texts.tokenizer)
+        opened = dataclasses.replace(opened, prefix_id=self.texts.prefix_id)
+        return text_model(opened, store=None, batch_tokens=self._batch_tokens)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

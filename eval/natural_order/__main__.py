@@ -39,7 +39,7 @@ from eval.study import (
     Column,
     Grid,
     Records,
-    StudyFlags,
+    ResumedFlags,
     finish_study,
     grouped,
     run_study,
@@ -54,7 +54,7 @@ _LONG_KINDS = ("documents", "labels_text", "key_order", "random_sentences")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NaturalOrder(StudyFlags):
+class NaturalOrder(ResumedFlags):
     """Audit clean copying scorers on files in natural order.
 
     Hardware: 2 CPU cores, under an hour and a half (--tiny: seconds).
@@ -62,8 +62,6 @@ class NaturalOrder(StudyFlags):
 
     processes: int = 2
     """Processes that audit files."""
-    any_code: bool = False
-    """Take finished files that other code audited."""
     out: Path = Path("runs/natural_order")
     """Folder for a record of each file, tables and the figure; finished files stay."""
 
@@ -164,7 +162,9 @@ _COLUMNS = {
     "direction <= 0.001, not refused": lambda row: _share(
         [one.log10_p <= LEVEL and not one.refused for one in row[1]]
     ),
-    "direction, median log10 p": lambda row: _median(one.log10_p for one in row[1]),
+    "direction, median log10 p": lambda row: (
+        f"{statistics.median(one.log10_p for one in row[1]):.1f}"
+    ),
     "adjacency <= 0.001": lambda row: _share(
         [one.adjacency_log10_p <= LEVEL for one in row[1]]
     ),
@@ -212,10 +212,6 @@ def _law(record: Record) -> tuple[int, str]:
 def _only_copied(records: Sequence[Record]) -> list[Record]:
     """Records of scorers that never saw the file, and know nothing."""
     return [r for r in records if not (r.case.nats or r.case.knows)]
-
-
-def _median(values: Iterable[float]) -> str:
-    return f"{statistics.median(values):.1f}"
 
 
 def _share(flags: Sequence[bool]) -> str:

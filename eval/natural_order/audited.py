@@ -1,7 +1,6 @@
 """One file through the path of `audit`: checks, plan, scores, p-values, verdict."""
 
 import dataclasses
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -84,12 +83,10 @@ class Record:
     verdict_ignorant: str
     log10_p: float
     adjacency_log10_p: float
-    seconds: float
 
 
 def audited_case(case: Case) -> Record:
     """Audit a file, whether or not its checks pass, beside a clean reference."""
-    began = time.process_time()
     kind = KINDS[case.kind]
     file = case_file(case)
     pretests = order_checks(file, AuditDesign(seed=case.seed))
@@ -143,7 +140,6 @@ def audited_case(case: Case) -> Record:
         failed=tuple(test.name for test in pretests if not test.passed),
         log10_p=forward.numbers.log10_p,
         adjacency_log10_p=attraction.numbers.log10_p,
-        seconds=time.process_time() - began,
         **verdicts,
     )
 

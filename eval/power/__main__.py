@@ -23,16 +23,15 @@ from eval.population import Fields, Task, kept_records, made_records
 from eval.power.estimates import dup50_rows, power_figures, power_grids, power_table
 from eval.power.models import POPULATIONS, PULSE, Population, inputs_of, maker
 from eval.python_docs import read_python_docs
-from eval.study import Clock, Records, StudyFlags, finish_study, grouped, run_study
+from eval.study import Clock, Records, ResumedFlags, finish_study, grouped, run_study
 from jaxcontam.errors import InputError, check_names
 from train.data import corpus_digest
 
-RECORDS_DIR = "models"
 _MODELS, _TINY_MODELS = 1000, 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Power(StudyFlags):
+class Power(ResumedFlags):
     """Train populations of planted models and tabulate the power of every order test.
 
     Hardware: 2 CPU cores, two hours a population (--tiny: 20 seconds).
@@ -45,15 +44,13 @@ class Power(StudyFlags):
     """Models of each (default: 1,000)."""
     processes: int | None = None
     """Processes that make models (default: one a core)."""
-    any_code: bool = False
-    """Take finished models that other code made."""
     out: Path = Path("runs/power")
     """Folder for a record of each model, tables and figures; finished models stay."""
 
     positive = ("models", "processes")
 
     def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
+        ResumedFlags.__post_init__(self)
         check_names("population", self.only, POPULATIONS)
         if self.tiny and self.only:
             raise InputError("--tiny has a population of its own", hint="drop --only")
@@ -66,7 +63,7 @@ class Power(StudyFlags):
         docs = read_python_docs()
         questions = tuple(question.text for question in docs.questions)
         corpus = corpus_digest([*docs.documents, *questions])
-        kept = Records(folder / RECORDS_DIR, any_code=self.any_code)
+        kept = Records(folder / "models", any_code=self.any_code)
         inputs = functools.partial(inputs_of, corpus)
         populations = {"pulse": PULSE} if self.tiny else POPULATIONS
         wanted = [populations[name] for name in self.only or populations]

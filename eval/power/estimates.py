@@ -20,16 +20,25 @@ import numpy as np
 from matplotlib.lines import Line2D
 from scipy.optimize import isotonic_regression
 
-from eval.curves import MARKERS, Curve, copies_svg
 from eval.intervals import Share, is_rejected
 from eval.population import Fields
 from eval.study import Grid, grouped
-from jaxcontam.reports.figure import STYLE, figure_axes, svg_text
+from jaxcontam.reports.figure import (
+    BLUE,
+    GREY,
+    ORANGE,
+    STYLE,
+    figure_axes,
+    svg_text,
+)
 
 LEVELS = (0.001, 0.01, 0.05)
 """Levels at which power is stated."""
 # The level of the figures; tables have the others.
 _DRAWN_LEVEL = 0.001
+# Told apart by marker too; the first ones also in grey print.
+_COLOURS = (BLUE, ORANGE, GREY, "#2e7d5b", "#7a3e9d", "#b03a48", "#5b4b3a", "#111111")
+_MARKERS = "os^Dv*PX"
 _N_BOOTSTRAP = 2000
 # Fewer duplication counts are no curve; a bootstrap of fewer models is too narrow.
 _FEWEST_COUNTS, _FEWEST_MODELS = 4, 40
@@ -247,20 +256,51 @@ def power_figures(table: Sequence[PowerRow]) -> Mapping[str, str]:
     for design, rows in grouped(drawn, lambda row: row.design).items():
         if len({row.copies for row in rows}) < _FEWEST_COUNTS:
             continue
-        curves = [
-            Curve(
-                label=f"{test} ({own[0].passes:.0f} passes)",
-                shares={n: row.share for n, row in sorted((r.copies, r) for r in own)},
-            )
+        curves = {
+            f"{test} ({own[0].passes:.0f} passes)": {
+                n: row.share for n, row in sorted((r.copies, r) for r in own)
+            }
             for test, own in grouped(rows, lambda row: row.test).items()
-        ]
-        y_label = f"share of sets with p at most {_DRAWN_LEVEL:g}"
-        figures[f"copies-{design}"] = copies_svg(
-            curves, y_label=y_label, level=_DRAWN_LEVEL
-        )
+        }
+        figures[f"copies-{design}"] = copies_svg(curves)
         if design == "main":
             figures["cost-main"] = _cost(rows)
     return figures
+
+
+def copies_svg(curves: Mapping[str, Mapping[int, Share]]) -> str:
+    """Shares by copies, ascending, against these, logarithmic above 1; a curve a name.
+
+    A thin line across is at the level.
+    """
+    ticks = sorted({copies for shares in curves.values() for copies in shares})
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_axes((7.2, 3.6))
+        for number, (label, shares) in enumerate(curves.items()):
+            colour = _COLOURS[number % len(_COLOURS)]
+            axes.plot(
+                list(shares),
+                [share.value for share in shares.values()],
+                color=colour,
+                marker=_MARKERS[number % len(_MARKERS)],
+                markersize=4,
+                lw=1.2,
+                label=label,
+            )
+            ends = [(share.low, share.high) for share in shares.values()]
+            bounds = np.array(ends, np.float64).T
+            axes.fill_between(list(shares), *bounds, color=colour, alpha=0.15, lw=0)
+        axes.axhline(_DRAWN_LEVEL, color="black", lw=0.6)
+        # Linear below 1, so that 0 copies have a place.
+        axes.set_xscale("symlog", linthresh=1, linscale=0.6)
+        # Else a third of the plot would be room for numbers that are not there.
+        axes.set_xlim(left=0.85 * ticks[0] if ticks[0] else -0.3)
+        axes.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_xlabel("copies in the training data")
+        axes.set_ylabel(f"share of sets with p at most {_DRAWN_LEVEL:g}")
+        figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+        return svg_text(figure)
 
 
 def _cost(rows: Sequence[PowerRow]) -> str:
@@ -269,7 +309,7 @@ def _cost(rows: Sequence[PowerRow]) -> str:
     counts = sorted({row.copies for row in rows})
     shades = matplotlib.colormaps["viridis_r"]
     colours = {n: shades(i / max(1, len(counts) - 1)) for i, n in enumerate(counts)}
-    markers = dict(zip(tests, itertools.cycle(MARKERS)))
+    markers = dict(zip(tests, itertools.cycle(_MARKERS)))
     beside = _side_by_side({row.test: row.passes for row in rows})
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_axes((7.2, 4.2))

@@ -50,7 +50,7 @@ from eval.study import (
     Clock,
     Column,
     Grid,
-    StudyFlags,
+    ResumedFlags,
     finish_study,
     grouped,
     run_study,
@@ -78,7 +78,7 @@ _MOST_VALUES = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Replication(StudyFlags):
+class Replication(ResumedFlags):
     """Train models on instances, then see which of them they write by heart."""
 
     recorded: Path | None = None
@@ -87,15 +87,13 @@ class Replication(StudyFlags):
     tables alone, as recorded.md and recorded.json of --out."""
     models: int = 3
     """Models, each with its own draw."""
-    any_code: bool = False
-    """Take finished models that other code trained; their manifests say which."""
     out: Path = Path("runs/replication-study")
     """Folder of models, their reports, report.json and report.md; see --recorded."""
 
     positive = ("models",)
 
     def __post_init__(self) -> None:
-        StudyFlags.__post_init__(self)
+        ResumedFlags.__post_init__(self)
         if self.recorded is not None and not self.recorded.is_dir():
             raise InputError(f"--recorded {self.recorded}: no such folder")
 
@@ -184,7 +182,6 @@ def _row(
     """Row of a run in a table."""
     by_method = {row["method"]: row for row in results}
     judge, overlap = by_method["judge_local"], by_method.get("rouge_l_sign_flip", {})
-    bootstrap = by_method.get("rouge_l_paired_bootstrap", {})
     counts = ("n_exact", "n_near", "n_control", "control_copies", "p_control")
     return {
         "planted": name,
@@ -196,7 +193,6 @@ def _row(
         "guided": overlap.get("guided"),
         "general": overlap.get("general"),
         "p_overlap": overlap.get("p_value"),
-        "p_paired_bootstrap": bootstrap.get("p_value"),
     }
 
 

@@ -49,8 +49,8 @@ class Cell:
     """Runs of n instances a side, and shares of them that are called contaminated.
 
     Model and reference copy a `rate` and `reference` of the benchmark, and `guessed` of
-    the control, as `decided_by` ease or chance. They are accused by the rule `before`,
-    by one with a test of half of the model's excess, and by the rule `now`.
+    the control, as `decided_by` ease or chance. They are accused by the rule `before`
+    and by the rule `now`.
     """
 
     decided_by: str
@@ -59,7 +59,6 @@ class Cell:
     reference: float
     guessed: float
     before: float
-    half: float
     now: float
 
 
@@ -98,7 +97,6 @@ class Rule(StudyFlags):
             "model, reference": "{r.rate:.3g}, {r.reference:g}",
             "of the control": "{r.guessed:g}",
             "silent by p > 0.05": "{r.before:.4f}",
-            "less than half": "{r.half:.4f}",
             f"less than {COPIES_SHARE:g}": "{r.now:.4f}",
         }
         by = {"copied by": "{r.decided_by}"}
@@ -138,7 +136,7 @@ def simulate(
 
 
 def accused(n: int, benchmark_R3: np.ndarray, control_R3: np.ndarray) -> np.ndarray:
-    """(3, R) bool: by the former rule, by one with a test of half, and by the rule.
+    """(2, R) bool: by the former rule and by the rule.
 
     Counts are those that the model copies, the reference, and both, of n a side. With
     sides of one size the sign flips of the excess are those of a fair coin.
@@ -148,9 +146,9 @@ def accused(n: int, benchmark_R3: np.ndarray, control_R3: np.ndarray) -> np.ndar
     against = c - both + b - both_control
     is_found = hypergeom.sf(a - 1, 2 * n, a + b, n) <= LEVEL
     is_found &= binom.sf(in_favour - 1, in_favour + against, 0.5) <= LEVEL
-    below = [_share_p(a, c, share=share) <= ALPHA for share in (0.5, COPIES_SHARE)]
+    below = _share_p(a, c, share=COPIES_SHARE) <= ALPHA
     silent = hypergeom.sf(c - 1, 2 * n, c + d, n) > ALPHA
-    return is_found & np.stack([silent, *below])
+    return is_found & np.stack([silent, below])
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Literal
 from tyro.conf import Positional
 
 from jaxcontam import __version__, errors
+from jaxcontam.amounts import counted
 from jaxcontam.data.benchmark import SUFFIXES
 from jaxcontam.data.files import HUB_PREFIX, TASK_PREFIX, TFDS_PREFIX
 from jaxcontam.data.model_files import GGUF
@@ -64,7 +65,7 @@ class Doctor:
                 console.say(f"{'':<6} -> {hint}")
             n_faults += state == "fault"
         if n_faults:
-            console.print(f"\n{n_faults} to mend")
+            console.print(f"\n{counted(n_faults, 'fault')} to mend")
         return EXIT_FAULTS if n_faults else 0
 
     def _findings(self) -> Iterator[Finding]:

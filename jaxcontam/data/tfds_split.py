@@ -168,7 +168,7 @@ def _prepared(name: str) -> Any:
     below = os.environ.get("TFDS_DATA_DIR") or Path.home() / "tensorflow_datasets"
     try:
         return builder_from_files(name, data_dir=below)
-    except tfds.core.DatasetNotFoundError as e:
+    except (tfds.core.DatasetNotFoundError, ValueError) as e:
         raise InputError(
             f"tfds:{name}: not prepared under {below}",
             hint=f"once, with a network: {_BUILD.format(name)}; or name the folder of "

@@ -52,7 +52,7 @@ class MembershipDesign(TextFlags, NamedFields):
     folder (else 100)."""
     scores: tuple[str, ...] = (AUTO,)
     """Names of scores, separated by blanks or commas, or auto (one pass or two), or
-    all. The first word decides, auto and all by min_k: choose it beforehand.
+    all. The first name decides (auto and all: min_k): choose it before you look.
     dc_pdd:FILE reads token frequencies from text files; neighbourhood:FOLDER takes
     neighbours from a masked language model (default: edits of words)."""
     k: float = 20.0
@@ -84,14 +84,14 @@ class MembershipDesign(TextFlags, NamedFields):
                 f"--scores {OF_MASKED}:{self.masked_lm}: no such folder",
                 hint="a folder with config.json, model.safetensors and tokenizer.json",
             )
-        if self.texts is None and (self.members is None or self.nonmembers is None):
+        if self.texts is None and self.members is None:
             raise InputError(
                 "no texts to score",
                 hint="name a file of texts, or give --members and --nonmembers",
             )
         if self.members is not None and self.nonmembers is None:
             raise InputError(
-                "--members without --nonmembers",
+                "--nonmembers is missing",
                 hint="give texts that cannot have been seen, to compare members with",
             )
         if self.named("member") is not None and self.nonmembers is not None:

@@ -186,7 +186,7 @@ def membership_sentence(
     who = "as a set, these texts" if isinstance(row, SetResult) else "members"
     verdict, meaning = row.verdict, "too few texts to tell"
     if verdict == "confounded" and best is not None:
-        meaning = f"{blind_name(best.name)} tells the sides apart without the model"
+        meaning = f"{blind_name(best.name)} separates the sides without any model;"
     elif verdict in ("members rank higher", "may rank higher"):
         meaning = f"{who} look more familiar to the model than non-members"
     elif verdict == "members rank lower":
@@ -218,7 +218,7 @@ def ranking_columns(
 
     def gain(row: ScoreResult) -> str:
         low = row.increment_low if intervals else None
-        return interval_words(row.increment, low, row.increment_high, "+.2f")
+        return interval_words(row.increment, low, row.increment_high, "+z.2f")
 
     signs = {"le": "≤", "lt": "<"}
     return [

@@ -46,6 +46,8 @@ def model_directory(model: str, *, pickles: bool = False) -> Path:
     if model.startswith(("http://", "https://")):
         hint = f"for a model behind it: api:{model}{'' if '#' in model else '#NAME'}"
         raise InputError(f"{model}: a URL is not a model directory", hint=hint)
+    if found := _other_case(directory):
+        raise InputError(f"{model}: no such folder", hint=f"did you mean {found!r}?")
     is_hub_name = model.count("/") == 1 and not directory.parent.exists()
     if not is_hub_name or model.startswith((".", "/")):
         hint = similar_path(directory, Path.is_dir)
@@ -56,6 +58,21 @@ def model_directory(model: str, *, pickles: bool = False) -> Path:
     found = download_model(model, pickles=pickles)
     check_model_folder(found)
     return found
+
+
+def _other_case(directory: Path) -> str:
+    """A folder of this name here in other letters, capital or small; "" for none."""
+    folder = Path(directory.anchor or ".")
+    for part in directory.relative_to(directory.anchor).parts:
+        try:
+            names = [path.name for path in folder.iterdir() if path.is_dir()]
+        except OSError:
+            return ""
+        same = [name for name in names if name.casefold() == part.casefold()]
+        if not same:
+            return ""
+        folder = folder / (part if part in same else same[0])
+    return str(folder)
 
 
 def _gguf_in(directory: Path) -> Path | None:

@@ -62,7 +62,7 @@ class Audit(ScoringFlags, AuditDesign):
     """Files in published order: .jsonl, .json, .csv, .tsv, .txt, also .gz; .parquet; or
     hf:ORG/NAME:SPLIT, tfds:NAME/SPLIT, lm_eval:TASK."""
     reference: str | None = None
-    """Model that reads as well and cannot have seen the file (as MODEL): it takes the
+    """A comparable model that cannot have seen the file, named like MODEL; it gets the
     same tests. Without one a published order is at most suspected."""
     out: Path | None = None
     """Folder for the report (default: runs/audit/MODEL-BENCHMARK-DIGEST, the digest of

@@ -49,10 +49,10 @@ class AuditDesign(NamedFields, RecordText):
     3); options:fixed leaves right options in their places, sharded_t:shards=K takes K
     shards (50)."""
     order: tuple[str, ...] = ()
-    """Known facts about the order. random: the deciding one was drawn at random (of the
-    rows, or of each item's options if --tests options comes first); the report quotes
-    you. Or one seed file of `jaxcontam release` per benchmark, in the same order.
-    anyway: also score files whose order fails its checks."""
+    """What you know about the order. random: you vouch that the deciding one (of the
+    rows, or of each item's options if --tests options comes first) was drawn at random;
+    the report says so. Or one seed file of `jaxcontam release` per benchmark, in the
+    same order. anyway: also score files whose order fails its checks."""
     group_field: str | None = None
     """Permute only within equal values of this field."""
     block_field: str | None = None
@@ -70,12 +70,13 @@ class AuditDesign(NamedFields, RecordText):
     max_example_tokens: int | None = None
     """Cut longer examples, separator included."""
     limit: int | None = None
-    """Take the first N examples, never a sample."""
+    """Use only the first N examples."""
     fields: tuple[str, ...] = ()
     """For --tests options, names of fields, if not common ones: options=A,B,C,D (or one
     that lists them), answer=NAME, which names the right option."""
     min_effect: float = MIN_EFFECT
-    """Nats per boundary that `no evidence` must have been able to find."""
+    """Nats per boundary that a test must be able to find before it says `no
+    evidence`."""
     seed: int = 0
     """Seeds every random choice."""
 

@@ -221,8 +221,8 @@ def _print(found: Estimate, console: Terminal) -> None:
     if any(test.mde_low is not None for test in found.tests):
         console.print(
             "\nMDE: smallest gain in nats, equal at each boundary, that is found with "
-            f"power 0.8 at {at}, if chance adds to a boundary what it added in a model "
-            f"of 5.8 million parameters ({SD_OF_ORDERS[0]:g} to {SD_OF_ORDERS[1]:g} "
+            f"power 0.8 at {at}, if the noise at a boundary is that of a model of 5.8 "
+            f"million parameters ({SD_OF_ORDERS[0]:g} to {SD_OF_ORDERS[1]:g} "
             f"nats in whole orders, {SD_OF_PAIRS[0]:g} to {SD_OF_PAIRS[1]:g} in "
             "pairs). This model may differ: the report gives its own value."
         )

@@ -100,8 +100,8 @@ class Canary(DeviceFlags, ReportFlags, RecordText):
     new_tokens: int = NEW_TOKENS
     """With --chat: most tokens of an answer; a model that thinks first needs more."""
     min_effect: float | None = None
-    """Smallest effect that `no evidence` must have been able to find (default: 5 nats
-    per secret, or a quarter of the groups)."""
+    """Effect that the test must be able to find before it says `no evidence` (default:
+    5 nats per secret, or a quarter of the groups)."""
 
     def __post_init__(self) -> None:
         if self.make is not None and self.make < 1:

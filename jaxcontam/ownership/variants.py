@@ -65,7 +65,7 @@ class Variants(ScoringFlags, ReportFlags, NamedFields):
     score: ScoreUnit = "token"
     """Mean log-probability per token, or the total, which prefers short versions."""
     limit: int | None = None
-    """Take the first N rows, never a sample."""
+    """Use only the first N rows."""
     min_effect: float | None = None
     """Nats that `no evidence` must be able to find (default: 0.1 per token, 5 in
     total)."""

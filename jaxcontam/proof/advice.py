@@ -279,7 +279,7 @@ def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
             if test.numbers.mde is None
             else " once corrected for the number of benchmarks"
         )
-        return f"this design cannot give p = 0.001{many}; {own.more}"
+        return f"p cannot reach 0.001 in this design{many}; {own.more}"
     if test.order_provenance == "unknown":
         return "the model may have seen the file in a different order"
     return (

@@ -74,9 +74,9 @@ _ORDER = PageWords(
         "Direction is valid for files whose own content does not point forward. Steps "
         "and stories do: any reader expects an answer after its question, and six "
         "after five. A reference model that cannot have seen the file shows "
-        "what reading alone gives, provided that it reads as well as the model. With "
-        "one that gains just half as much from such a file, up to one clean model in "
-        "twenty is called contaminated; with one that gains less, more are.",
+        "what reading alone gives, provided that it reads as well as the model. If "
+        "it gains half as much as the model, up to one clean model in twenty is called "
+        "contaminated; if less, more are.",
         "The detectable effect assumes that the whole file was read. If only part of "
         "it was, less is found.",
         _LEVEL,

@@ -132,7 +132,7 @@ class FirstTextsFlags(TextFlags):
     """Number of texts that are read from a file."""
 
     limit: int | None = None
-    """Take the first N records of a file, never a sample."""
+    """Use only the first N records of a file."""
 
     def __post_init__(self) -> None:
         check_positive(self, "limit")

@@ -127,7 +127,7 @@ class ProofWords:
     versions: str = "orders"
     seen: str = "order seen, presence in other orders not tested"
     unseen: str = "that its order was seen"
-    more: str = "it takes more examples"
+    more: str = "take more examples"
     found: str | None = None
     meaning: str = (
         "A small p-value says that the model prefers the published order of a file. A "

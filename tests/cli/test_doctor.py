@@ -52,7 +52,7 @@ def test_a_missing_and_an_old_package_are_named_with_a_way_to_get_them(
     assert code == 2
     assert re.search(r"^fault  optax.*missing.*\n *-> pip install \"optax", text, re.M)
     assert re.search(r"^fault  flax.*0\.1 is", text, re.M)
-    assert text.endswith("\n2 to mend\n")
+    assert text.endswith("\n2 faults to mend\n")
 
 
 def test_a_checkout_that_is_not_installed_is_a_fault_and_no_traceback(
@@ -81,7 +81,7 @@ def test_a_model_and_a_benchmark_are_looked_at(said, tmp_path, pulse):
     code, text = said(tmp_path, tmp_path / "none.jsonl")
     assert code == 2
     assert "only pickled weights" in text and "none.jsonl" in text
-    assert text.endswith("2 to mend\n")
+    assert text.endswith("2 faults to mend\n")
     (tmp_path / "config.json").write_text('{"model_type": "rwkv"}')
     code, text = said(tmp_path)
     assert code == 2 and "rwkv" in text
@@ -109,5 +109,5 @@ def test_what_is_wrong_with_the_machine_is_said_beside_a_file_too(
     monkeypatch.setattr(doctor.importlib.metadata, "requires", missing)
     (tmp_path / "b.txt").write_text("one\ntwo\nthree\nfour\n")
     code, text = said(tmp_path / "b.txt", tmp_path / "gone.jsonl")
-    assert code == 2 and text.endswith("\n2 to mend\n")
+    assert code == 2 and text.endswith("\n2 faults to mend\n")
     assert text.index("gone.jsonl") < text.index("jaxcontam is not installed")

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 import shutil
-import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
@@ -153,7 +152,6 @@ def test_example_of_the_documentation_runs(study):
     assert 2.5 < passes.pop("context_gain") < 3 and 0.9 < passes.pop("min_k") < 1
     assert passes == {"coin": 0}
     assert told.documents[1]["earlier_cpu_seconds"] > 0
-    ElementTree.fromstring((told.out / "leaderboard.svg").read_text())
 
 
 def test_entry_of_a_changed_file_is_tried_again(small, study, tmp_path, monkeypatch):

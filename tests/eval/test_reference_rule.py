@@ -20,8 +20,7 @@ def test_simulated_spread_is_that_of_the_library_and_scaling_protects():
     assert study._spread(pairs_FKP).tolist() == pytest.approx(expected)
     flat = study.simulate("foretold", 0.35, 37, 0.1, 0.1, n_files=500, seed=0)
     assert flat.below_of_found is not None and flat.below_of_found < 0.01
-    # A tenth of the scores, as they are, tells next to nothing.
-    assert flat.as_they_are > 0.03 > 0.01 > flat.scaled
+    assert flat.found > 0.03 > 0.01 > flat.scaled
 
 
 def test_half_of_the_model_is_tested_as_in_the_library_and_at_its_level():

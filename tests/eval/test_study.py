@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from rich.console import Console
 
-from eval.curves import Curve, copies_svg
 from eval.intervals import Share
+from eval.power.estimates import copies_svg
 from eval.study import (
     Clock,
     Grid,
@@ -31,7 +31,7 @@ def finish(out, numbers, **more):
 
 def test_study_leaves_numbers_tables_and_figures_with_command_and_cost(tmp_path):
     shares = {copies: Share(value=0.5, low=0.4, high=0.6) for copies in (0, 1, 2)}
-    svg = copies_svg([Curve(label="x < y", shares=shares)], y_label="power", level=0.05)
+    svg = copies_svg({"x < y": shares})
     out = tmp_path / "new"
     document = finish(out, {"rows": [1, 2]}, figures={"curve": svg})
     assert json.loads((out / "power.json").read_text()) == document

@@ -111,9 +111,7 @@ def test_a_second_run_in_one_folder_ends_before_it_writes(tmp_path, capsys):
         assert main(other) == 2
         said = capsys.readouterr().err
         assert "holds the report of another run" in said
-        assert said.endswith(
-            f"{report}: what was scored and answered is kept\n"
-        )
+        assert said.endswith(f"{report}: what was scored and answered is kept\n")
         assert report.read_bytes() == before
     report.unlink()
     assert main([*first, "--seed", "1"]) == 0

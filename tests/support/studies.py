@@ -164,7 +164,7 @@ _HOLDS = {
         "parity": "model texts way n_tokens worst mean",
         "natural": "model kind law direction_p refused verdict",
     },
-    "reference_rule": {"cells": "kind n_strata share noise found scaled as_they_are"},
+    "reference_rule": {"cells": "kind n_strata share noise found scaled"},
     "replication": {"rows": "planted asked n n_control p_control verdict"},
     "replication.rule": {"cells": "decided_by n rate reference guessed before now"},
     "tuned": {"rows": "model steps method copies value"},

@@ -17,7 +17,7 @@ from flax import nnx
 from tests.support.compile_mode import compiles_plainly
 from tests.support.stepwise import train_decoder
 from train.config import PRESETS
-from train.population_models import _compiled_scan, train_scanned
+from train.population_device import _compiled_scan, train_scanned
 
 ROOT = Path(__file__).resolve().parents[2]
 PULSE = PRESETS["pulse"]
@@ -58,12 +58,18 @@ def test_same_seed_gives_the_same_weights_and_another_seed_others():
 TWO_DEVICES = """
 import jax, numpy as np
 from flax import nnx
-from tests.train import test_bits as bits
-from train.population_models import train_scanned, train_together
+from tests.train import test_bits as bits, test_population_device as one
+from train.population_device import score_population, train_scanned, train_together
 assert len(jax.devices()) == 2
+decoders, graphdef, states = one.population(range(4))
+groups = [one.draw_groups(9, seed) for seed in range(4)]
+found = score_population(
+    graphdef, states, groups, context=one.CONTEXT, side_by_side=True
+)
+one.assert_as_single(decoders, groups, found)
 rows = np.stack([bits.random_rows(4 * 4, seed) for seed in range(3)])
 seeds = (7, 8, 2**31)
-states, losses = train_together(bits.PULSE, rows, seeds=seeds)
+_, states, losses = train_together(bits.PULSE, rows, seeds=seeds)
 assert losses.shape == (3, 4)
 for m, seed in enumerate(seeds):
     alone, alone_losses = train_scanned(bits.PULSE, rows[m], seed=seed)
@@ -77,7 +83,7 @@ for m, seed in enumerate(seeds):
 
 # A process with devices of its own, which compiles everything again.
 @pytest.mark.slow
-def test_models_split_over_two_devices_train_as_on_one():
+def test_models_split_over_two_devices_train_and_score_as_on_one():
     own = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     own |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -97,6 +97,7 @@ def test_the_latest_version_is_taken(in_tfds_folder):
         ("tfds:tiny/train", "body", "no field 'body' (it has: ", "--text-field"),
         ("tfds:tiny:0.9.0/train", "text", "prepared as parquet", "--file_format=array"),
         ("tfds:tiny:7.0.0/train", "text", "7.0.0: not prepared under", "TFDS_DATA_DIR"),
+        ("tfds:/no/such/place/train", "text", "tfds:/no/such/place: not prepared", ""),
         (
             *("tfds:wiki40b/en/train", "text", "tfds:wiki40b/en: not prepared under"),
             "tfds build wiki40b/en --file_format=array_record",

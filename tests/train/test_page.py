@@ -27,13 +27,13 @@ def _write(folder, *, sets=_SETS, losses=None, audited=(), reported=()):
     losses = np.linspace(6, 3, _N_STEPS) if losses is None else losses
     manifest = manifest_of(*sets, n_steps=_N_STEPS, n_tokens=2560)
     write_manifest(manifest, folder / "manifest.json")
-    block = {"tokens_per_second": None, "mfu": None}
+    unknown = {"tokens_per_second": None, "mfu": None}
     with StepLog(folder / "metrics.jsonl") as log:
         for last in range(4, len(losses) + 1, 4):
             block = losses[last - 4 : last]
             names = ("loss", "gradient_norm", "parameter_norm", "rate", *reported)
             numbers = dict.fromkeys(names, np.float32(block))
-            log.append(metric_rows(last, numbers, 64, seconds=last, **block))
+            log.append(metric_rows(last, numbers, 64, seconds=last, **unknown))
     rows = [row for step in audited for one in sets for row in _audit(one, step)]
     with StepLog(folder / "audits.jsonl") as log:
         log.append([dataclasses.asdict(row) for row in rows])

@@ -22,7 +22,7 @@ from jaxcontam.scoring.local import local_scorer
 from tests.support.train_corpus import write_corpus
 from train.config import PLAIN, PRESETS, RunOptions
 from train.manifest import read_manifest
-from train.population_models import train_scanned
+from train.population_device import train_scanned
 from train.prepare import _n_bytes
 from train.pretrain import Pretrain
 from train.report import read_rows

@@ -283,6 +283,7 @@ def _find_way(
     reasons: dict[str, str] = {}
     prompt = prompts[0]
     hint = "" if tokenizer is None else "leave out --tokenizer to send text; "
+    needed = _NEEDED
     for way in ways(ids=tokenizer is not None):
         try:
             answer = _first_answer(post, way, prompt)
@@ -299,8 +300,10 @@ def _find_way(
             if e.status in (500, 501):
                 hint = "look at the server's log; if it serves chat alone, "
             if e.status == 404:
-                ends = "" if url.rstrip("/").endswith("/v1") else " (most end in /v1)"
-                hint = f"check the name of the model and the URL{ends}; "
+                hint = "check the name of the model and the URL; "
+                if not url.rstrip("/").endswith("/v1"):
+                    # Where nothing is served, nothing is known of what it gives.
+                    hint, needed = "check the URL: most end in /v1", ""
             continue
         except ValueError as e:
             reasons[way.words] = str(e)
@@ -312,7 +315,7 @@ def _find_way(
     raise InputError(
         f"{url}: no log-probabilities of the prompt "
         f"({'; '.join(f'{words}: {why}' for words, why in reasons.items())})",
-        hint=hint + _NEEDED,
+        hint=hint + needed,
     )
 
 
