@@ -24,6 +24,12 @@ ADAPTER = "adapter_config.json"
 TEMPLATES = "additional_chat_templates"
 """Folder within a model's that transformers reads."""
 
+
+def is_score_file(word: str) -> bool:
+    """Tell a file of scores from other models."""
+    return word.endswith(".jsonl") and Path(word).is_file()
+
+
 # What transformers may open, whichever class a tokenizer has.
 _DESCRIBES = re.compile(
     r".*config.*\.json|.*\.index\.json|tokenizer.*|.*vocab.*|merges.*|tekken\.json|"

@@ -9,6 +9,7 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from jaxcontam.amounts import counted
+from jaxcontam.data.model_files import is_score_file
 from jaxcontam.members.design import MembershipDesign
 from jaxcontam.members.known_texts import WEIGHTS, check_sides, choose, read_texts
 from jaxcontam.members.page import (
@@ -88,7 +89,12 @@ class Membership(MembershipDesign, ScoringFlags, TextFlags, ReportFlags):
         watch = Stopwatch()
         run = read_texts(self)
         check_sides(run)
-        chosen = choose(self, run, WEIGHTS if runs_here(self.model) else ())
+        chosen = choose(
+            self,
+            run,
+            WEIGHTS if runs_here(self.model) else (),
+            rereads=not is_score_file(self.model),
+        )
         # JAX and transformers are imported once the input is known to be good.
         from jaxcontam.members.run import (
             dry_run_words,

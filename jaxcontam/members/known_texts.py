@@ -594,12 +594,14 @@ def choose(
     run: RunTexts,
     available: Collection[Reading],
     *,
+    rereads: bool = True,
     sweep_k: bool = False,
     n_shots: int = 5,
 ) -> ChosenScores:
     """Choose scores, the one that decides, and the texts of prefixes.
 
-    `available` is what the model can be read for; flags name other readings.
+    `available` is what the model can be read for; flags name other readings. One that
+    `rereads` nothing knows the texts alone.
     """
     names = asked.score_names
     has_company = draw_company(run, np.zeros(len(run.texts), bool), seed=asked.seed)
@@ -611,6 +613,8 @@ def choose(
     }
     readings: set[Reading] = {"lowercase", "neighbours", *available}
     readings |= {reading for reading, is_had in had.items() if is_had}
+    if not rereads:
+        readings &= {"reference"}
     methods = _methods(names, readings, asked.k / 100, sweep=sweep_k)
     primary = _primary(names[0], methods, asked.k / 100)
     if sweep_k and not (run.with_role(MEMBER).any() and run.with_role(NONMEMBER).any()):
@@ -628,7 +632,7 @@ def choose(
         lost = [row.name for row in SCORES.values() if "moments" in row.reads]
         notes = (
             f"{', '.join(lost)} left out: they read the distribution over the whole "
-            "vocabulary, but the server gives only log-probabilities of the texts",
+            "vocabulary, and only log-probabilities of the texts are known",
         )
     return ChosenScores(
         methods=tuple(methods),

@@ -241,7 +241,14 @@ def membership(
         given["corpus_counts"] = corpus_counts
     if neighbours is not edited:
         given["neighbours"] = neighbours
-    chosen = choose(asked, run, available, sweep_k=sweep_k, n_shots=shots)
+    chosen = choose(
+        asked,
+        run,
+        available,
+        rereads=target.rereads,
+        sweep_k=sweep_k,
+        n_shots=shots,
+    )
     inputs = dataclasses.replace(inputs_of(asked, target, other), **given)
     own = text_model(target, store=folder)
     plan = plan_membership(asked, run, chosen, own, inputs)

@@ -16,6 +16,7 @@ from jaxcontam.arguments import check_seed as check_seed
 from jaxcontam.arguments import flag_of as flag_of
 from jaxcontam.arguments import path_word, store_folder, words_of
 from jaxcontam.data.journal import lock
+from jaxcontam.data.model_files import is_score_file
 from jaxcontam.data.templates import RecordText
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX, parse_api
@@ -277,7 +278,8 @@ def check_positive(command: Any, *names: str) -> None:
 
 def runs_here(model: str) -> bool:
     """True if a word names weights, which give more than log-probabilities."""
-    return not model.startswith((PREFIX, _LM_EVAL_PREFIX, _VLLM_PREFIX))
+    is_elsewhere = model.startswith((PREFIX, _LM_EVAL_PREFIX, _VLLM_PREFIX))
+    return not is_elsewhere and not is_score_file(model)
 
 
 def check_device_flags(command: DeviceFlags, model: str | None) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxcontam.arguments import Dtype, public
+from jaxcontam.data.model_files import is_score_file
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX as API_PREFIX
 from jaxcontam.scoring.api.budget import ApiOptions
@@ -36,8 +37,8 @@ def load(
 
     Args:
         model: A directory or hub name; `api:URL#NAME`; `vllm:NAME`;
-            `lm_eval:TYPE:ARGS`; a causal model of transformers or a decoder of ours in
-            memory, with its tokenizer; a `vllm.LLM`; a function
+            `lm_eval:TYPE:ARGS`; a .jsonl file of scores; a causal model of transformers
+            or a decoder of ours in memory, with its tokenizer; a `vllm.LLM`; a function
             `log_likelihoods(pairs)` that takes (context, continuation) strings and
             returns log p(continuation | context) in nats; or an `OpenModel`.
         tokenizer: The fast tokenizer of a model in memory.
@@ -63,6 +64,10 @@ def load(
         from jaxcontam.scoring.lm_eval_model import open_lm_eval
 
         return open_lm_eval(word)
+    if is_score_file(word):
+        from jaxcontam.scoring.score_file import open_score_file
+
+        return open_score_file(Path(word))
     context = None if api is None else api.context
     if word.startswith(VLLM_PREFIX):
         from jaxcontam.scoring.in_memory import open_vllm

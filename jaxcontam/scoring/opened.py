@@ -155,6 +155,7 @@ class OpenModel:
         store_name: Folder of scores within that of a report; "" is the report's own.
         notes: Notes for a reader, once asked; one sentence each, without a full stop.
         division: What this process scores; None where nothing can be divided.
+        rereads: It can read other texts than those that it knows from a file.
     """
 
     name: str
@@ -173,6 +174,7 @@ class OpenModel:
     notes: Callable[[], tuple[str, ...]] = tuple
     division: Division | None = None
     given_tokenizer: Any = None
+    rereads: bool = True
 
     def weights(self, purpose: str) -> "Checkpoint":
         """The weights, for what needs more than scores."""

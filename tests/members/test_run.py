@@ -333,10 +333,10 @@ def test_a_second_look_has_a_folder_of_its_own_and_is_counted(
     words = (*words, "--nonmembers", files / "unseen.txt")
     assert "other report" not in run(*words, "--scores", "loss")
     said = " ".join(run(*words, "--scores", "min_k").split())
-    assert "1 other report on this model and a file of this report stands" in said
+    assert "1 other report is in the same folder, on this model and a file" in said
     made = sorted((tmp_path / "runs/membership").glob("*/report.json"))
     pages = [path.with_name("report.html").read_text() for path in made]
-    assert sum("1 other report on this model" in page for page in pages) == 1
+    assert sum("1 other report is in the same folder" in page for page in pages) == 1
     # What was scored once is not scored again.
     assert len(list((tmp_path / "runs/membership").glob("*-store"))) == 1
     # Two files say what one labelled file says.
