@@ -21,7 +21,8 @@ this was written; nothing of the lower plan's model was.
 Fixed later: controls of which training read more than 5 % of the lines are in no count
 of false alarms. Fixed after adjacency's
 p-values of both plans were known, and before any of direction's: direction, of the same
-pairs, decides, since nobody but the authors knows how these files came by their order.
+pairs, decides, as for any file of whose order nothing is known; that the authors
+shuffled these, as their README says, was not known here then.
 Fixed after direction's p-values were known: beside a reference, trained on the same
 background without the sets, as verdicts on published orders ask for.
 """

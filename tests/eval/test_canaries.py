@@ -30,7 +30,7 @@ def test_the_set_and_its_control_are_tested_six_ways(finished):
     document = read_document(finished / "report.json")
     found = {(row["benchmark"], row["method"]) for row in document["results"]}
     assert found == {(name, one) for name in ("mnli", "mnli-held") for one in METHODS}
-    # Nobody but the authors knows how these files came by their order.
+    # As for files of whose order nothing is known.
     assert {r["method"] for r in document["results"] if r["primary"]} == {"direction"}
     assert verified(finished) == ([], 12)
     for row in document["results"]:
