@@ -33,6 +33,8 @@ MANIFEST_NAME = "manifest.json"
 # Written by tpu_scripts into a copy of a checkout, which has no .git.
 CODE_VERSION_NAME = "code-version.txt"
 _ROOT = Path(__file__).resolve().parent.parent
+# What of a checkout can change weights or scores.
+_CODE = ("*.py", "*.toml", "*.txt")
 LOCK_NAME = "run.lock"
 _SCHEMES = ("gs", "s3")
 _REFUSED = (
@@ -120,23 +122,29 @@ def first_difference(before: Any, now: Any, name: str) -> str:
 
 
 def code_version() -> str | None:
-    """Git commit of this checkout, with what was edited since; None outside of one.
+    """Git commit of this checkout, and what of its code was edited or added since.
 
-    A copy without .git has it in a file from the checkout that it was made of.
+    A copy without .git has it in a file from the checkout that it was made of; None
+    where neither is there.
     """
     with contextlib.suppress(OSError):
         if copied := (_ROOT / CODE_VERSION_NAME).read_text(encoding="utf-8").strip():
             return copied
-    try:
-        commit, edits = (
-            subprocess.run(
-                ["git", *words], cwd=_ROOT, capture_output=True, check=True
-            ).stdout
-            for words in (("rev-parse", "HEAD"), ("diff", "HEAD"))
+
+    def git(*words: str) -> bytes:
+        done = subprocess.run(
+            ["git", *words], cwd=_ROOT, capture_output=True, check=True
         )
+        return done.stdout
+
+    try:
+        version = git("rev-parse", "HEAD").decode().strip()
+        edits = git("diff", "HEAD", "--", *_CODE)
+        others = ("--others", "--exclude-standard", "-z")
+        for name in git("ls-files", *others, "--", *_CODE).split(b"\0")[:-1]:
+            edits += name + (_ROOT / os.fsdecode(name)).read_bytes()
     except (OSError, subprocess.CalledProcessError):
         return None
-    version = commit.decode().strip()
     if edits:
         version += f"+{hashlib.sha256(edits).hexdigest()[:8]}"
     return version

@@ -1,5 +1,8 @@
 """The manifest's record of planted sets, and the files beside it."""
 
+import shutil
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -11,6 +14,7 @@ from train.config import PRESETS
 from train.manifest import SetOverlap, read_manifest, write_manifest
 from train.plant import PlannedSet, build_stream, training_order
 from train.prepare import set_file, stream_manifest, write_set
+from train.run_folder import code_version
 from train.tokens import train_tokenizer
 
 CONTEXT, BATCH = 16, 4
@@ -141,3 +145,23 @@ def test_a_manifest_of_version_010_is_readable(tmp_path):
     assert read.sets[0].orders == ((1, 0),)
     assert (read.sets[0].layout, read.sets[0].when) == ("block", "uniform")
     assert (read.sets[0].form, read.sets[0].overlap) == ("raw", None)
+
+
+def test_code_is_named_by_commit_and_by_what_was_edited_or_added(tmp_path, monkeypatch):
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+    (tmp_path / "step.py").write_text("rate = 1\n")
+    (tmp_path / "page.md").write_text("one\n")
+    for words in (("init",), ("add", "."), (*who, "commit", "-m", "a")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)
+    monkeypatch.setattr("train.run_folder._ROOT", tmp_path)
+    clean = code_version()
+    (tmp_path / "page.md").write_text("two\n")
+    assert code_version() == clean is not None and "+" not in clean
+    seen = {clean}
+    for name, text in (("step.py", "rate = 2\n"), ("new.py", ""), ("new.py", "a = 1")):
+        (tmp_path / name).write_text(text)
+        found = code_version()
+        assert found not in seen and found.startswith(f"{clean}+")
+        seen.add(found)
