@@ -84,7 +84,8 @@ def trained_model(
         background_tokens,
         before and before["any_code_key"],
     ]
-    if kept.read(_RECORD, *inputs) is None:
+    # A record of a model that somebody removed is none.
+    if kept.read(_RECORD, *inputs) is None or not (folder / MODEL_DIR).is_dir():
         # Members and non-members are drawn from one pool at random, so what the
         # background holds of them it holds of both alike.
         options = RunOptions(background_tokens=background_tokens, allow_overlap=True)

@@ -78,7 +78,11 @@ def failures(findings):
 def test_no_clean_model_is_accused(name, n_files, tmp_path):
     ask, share = COMMANDS[name]
     numbers = range(max(1, round(share * n_files)))
-    assert not failures(one for i in numbers for one in ask(i, Path(tmp_path)))
+    found = [one for i in numbers for one in ask(i, Path(tmp_path))]
+    assert not failures(found)
+    # Few files cannot tell one accusation in a thousand from more.
+    words = {one.verdict for one in found} if n_files < 100 else set()
+    assert words.isdisjoint(ACCUSING.values())
 
 
 def findings(p_values, *, verdict=None):

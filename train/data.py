@@ -291,7 +291,7 @@ def tfds_part(word: str, text_field: str) -> Part:
         for number, row in enumerate(split.rows([text_field]), 1):
             yield _text_of(row[text_field], f"{word}:{number}")
 
-    return _part(word, split.files, texts, taken=[text_field, split.split])
+    return _part(word, tuple(split.files), texts, taken=[text_field, split.split])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

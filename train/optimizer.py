@@ -2,6 +2,7 @@
 
 To add one: its name as a choice of `Optimizer.optimizer`, its flags as fields beside,
 and a branch of `make_optimizer`. State of any form is sharded, kept and resumed.
+Weights of layers are stacked, so that norms have two axes and kernels three.
 """
 
 import dataclasses

@@ -367,8 +367,14 @@ def _facts(
         facts.append(
             f"The loss of {n_lost:,} steps was not a number: training diverged."
         )
-    if speeds := [one for row in metrics if (one := row.get("tokens_per_second"))]:
-        speed = statistics.median(speeds)
+    # Between the moments at which losses became known, block by block.
+    moments = {row["seconds"]: row["tokens"] for row in metrics}
+    rates = [
+        (tokens - before) / (now - then)
+        for (then, before), (now, tokens) in itertools.pairwise(moments.items())
+    ]
+    if rates:
+        speed = statistics.median(rates)
         facts.append(f"{speed:,.0f} tokens per second, median over the run.")
     if (mfu := metrics[-1].get("mfu")) is not None:
         facts.append(f"{mfu:.1%} of the peak (model FLOPs utilisation) at the end.")

@@ -577,3 +577,12 @@ def _check_same(prepared: Prepared | None, fresh: Path) -> None:
                 hint="the corpus, the sets, the flags and the code must be the same "
                 "on every host",
             )
+
+
+if __name__ == "__main__":
+    print(
+        "python -m train.prepare has left: run python -m train.pretrain with the same "
+        "flags and --stop-after-data",
+        file=sys.stderr,
+    )
+    sys.exit(2)

@@ -43,7 +43,7 @@ _CHEAT = {
     "gpt4": dict.fromkeys(_CHEAT_SETS, "?"),
     "gpt3.5": dict.fromkeys(_CHEAT_SETS, "x") | {"wnli": "?"},
 }
-_CHEAT_NAME = "Did-ChatGPT-Cheat?, as published"
+_CHEAT_NAME = "Did-ChatGPT-Cheat?, by the paper's table 2"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

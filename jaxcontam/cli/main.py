@@ -75,6 +75,10 @@ _SAID = (
         r"\((?P<choices>.*)\)\.",
         "{flag}: {word!r} is none of {choices}",
     ),
+    (
+        rf"Could not find valid parse for arguments: \[{_WORD}\].*",
+        "{word!r} is no value of the flag before it",
+    ),
     (rf"Missing value for argument '{_FLAG}'\. Expected .*", "{flag} has no value"),
     (rf"Missing from .*?: {_FLAG}( .*)?", "{flag} is missing"),
 )

@@ -44,7 +44,8 @@ class Score(ScoringFlags, FirstTextsFlags):
         )
         if self.out.is_dir():
             raise InputError(f"{self.out}: is a folder", hint="name a file with --out")
-        if self.out.exists() and self.out.samefile(self.texts):
+        is_there = self.out.exists() and self.texts.exists()
+        if is_there and self.out.samefile(self.texts):
             raise InputError(
                 f"{self.out}: --out is the file of the texts",
                 hint="name another file: its scores would overwrite the texts",

@@ -329,7 +329,8 @@ def fitting_cells(
 
 def _blank_words(n: int) -> str:
     columns = "columns" if n > 1 else "column"
-    return f"{n} empty {columns} without a name left out"
+    is_field = "are no fields" if n > 1 else "is no field"
+    return f"{n} empty {columns} without a name {is_field}"
 
 
 def _after_separator(path: Path, text: str, delimiter: str) -> int:

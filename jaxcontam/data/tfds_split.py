@@ -8,6 +8,7 @@ folder says all that is needed.
 
 import dataclasses
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,8 @@ from jaxcontam.data.files import TFDS_PREFIX, Provenance
 from jaxcontam.data.tables import Record
 from jaxcontam.errors import InputError, unknown_name
 
-_WORD = re.compile(r"tfds:(?P<name>.+)/(?P<split>[^/\[]+(\[.*\])?)")
+_WORD = re.compile(r"tfds:(?P<name>[^\[]+)/(?P<split>[^/]+)")
+_AGAIN = "copy or prepare the data set again"
 _BUILD = "tfds build {} --file_format=array_record"
 # Rows that are held at once: small, as one row may be a book.
 _ROWS = 256
@@ -41,7 +43,7 @@ class TfdsSplit:
         name: Name in reports.
         fields: Names of the features, without those that are `media`.
         media: Names of images and sounds, which are not read.
-        files: Files that hold the rows.
+        files: Files that hold the rows -> how many dataset_info.json says they hold.
         is_shuffled: The rows may be in another order than that of their source.
     """
 
@@ -50,17 +52,18 @@ class TfdsSplit:
     split: str
     fields: tuple[str, ...]
     media: tuple[str, ...]
-    files: tuple[Path, ...]
+    files: dict[Path, int]
     is_shuffled: bool
     builder: Any
 
     def rows(
         self, names: Sequence[str], *, limit: int | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Fields of examples as JSON values, in their order.
+        """Fields of examples as TFDS decodes them, in their order.
 
         Raises:
-            InputError: At the first one that cannot be read.
+            InputError: At the first one that cannot be read, or if a file has another
+                number of them than dataset_info.json says.
         """
         import tensorflow_datasets as tfds
         from google.protobuf.message import DecodeError
@@ -68,20 +71,37 @@ class TfdsSplit:
         skipped = {name: tfds.decode.SkipDecoding() for name in self.media}
         number = 0
         try:
+            for path, n_said in self.files.items():
+                _check_count(path, n_said)
             source = self.builder.as_data_source(
                 split=self.split, decoders=skipped or None
             )
             n = len(source) if limit is None else min(limit, len(source))
             for first in range(0, n, _ROWS):
                 for row in source.__getitems__(range(first, min(first + _ROWS, n))):
-                    yield {name: _plain(row[name]) for name in names}
+                    yield {name: row[name] for name in names}
                     number += 1
+        except InputError:
+            raise
         except (OSError, RuntimeError, LookupError, ValueError, DecodeError) as e:
             reason = (str(e).strip().splitlines() or [type(e).__name__])[0]
             raise InputError(
                 f"{self.word}: example {number + 1}: not readable ({reason[:200]})",
-                hint="copy or prepare the data set again",
+                hint=_AGAIN,
             ) from e
+
+
+def _check_count(path: Path, n_said: int) -> None:
+    from array_record.python.array_record_module import ArrayRecordReader
+
+    reader = ArrayRecordReader(str(path))
+    n_held = reader.num_records()
+    reader.close()
+    if n_held != n_said:
+        raise InputError(
+            f"{path}: {n_held} records, not the {n_said} of dataset_info.json",
+            hint=_AGAIN,
+        )
 
 
 def open_tfds(word: str) -> TfdsSplit:
@@ -107,7 +127,7 @@ def open_tfds(word: str) -> TfdsSplit:
         if split not in info.splits and "[" not in split:
             raise unknown_name("split", split, info.splits) from e
         raise InputError(f"{word}: {str(e).splitlines()[0]}") from e
-    files = tuple(dict.fromkeys(Path(one.filename) for one in rows))
+    files = {Path(one.filename): one.examples_in_shard for one in rows}
     for path in files:
         if not path.is_file():
             raise InputError(f"{path}: no such file, though dataset_info.json names it")
@@ -117,7 +137,8 @@ def open_tfds(word: str) -> TfdsSplit:
         word=word,
         name=f"{info.full_name.replace('/', '-')}-{split}",
         split=split,
-        fields=tuple(name for name in features if name not in media),
+        # TFDS has no order of its own.
+        fields=tuple(sorted(name for name in features if name not in media)),
         media=media,
         files=files,
         is_shuffled=not info.disable_shuffling,
@@ -133,29 +154,39 @@ def read_tfds(
     An example without a chosen field is its row as JSON.
     """
     found = open_tfds(word)
-    records: list[Record] = [
-        (f"{word}: example {number}", json.dumps(row, ensure_ascii=False), row)
-        for number, row in enumerate(found.rows(found.fields, limit=limit), 1)
-    ]
-    left_out = ()
-    if found.media:
-        left_out = (f"fields that are no text left out: {', '.join(found.media)}",)
+    rows = list(found.rows(found.fields, limit=limit))
+    left_out = list(found.media)
+    columns: dict[str, list[Any]] = {}
+    for name in found.fields:
+        try:
+            columns[name] = [_plain(row[name]) for row in rows]
+        except UnicodeDecodeError:
+            left_out.append(name)
+    records: list[Record] = []
+    for i in range(len(rows)):
+        row = {name: values[i] for name, values in columns.items()}
+        where = f"{word}: example {i + 1}"
+        records.append((where, json.dumps(row, ensure_ascii=False), row))
+    notes = ()
+    if left_out:
+        notes = (f"fields that are no text left out: {', '.join(left_out)}",)
     # Hashes of keys put them there, or whoever wrote the folder: nothing says which.
     provenance: Provenance = "unknown" if found.is_shuffled else "published"
-    return found.name, records, provenance, left_out
+    return found.name, records, provenance, notes
 
 
 def _plain(value: Any) -> Any:
-    """A decoded value as JSON has it: bytes are texts in UTF-8."""
+    """A decoded value as JSON has it, in one order; bytes are texts in UTF-8."""
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, np.ndarray):
+        return {name: _plain(value[name]) for name in sorted(value)}
+    if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, bytes):
         return value.decode("utf-8")
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(one) for one in value]
-    return value.item() if isinstance(value, np.generic) else value
+    is_nothing = isinstance(value, float) and not math.isfinite(value)
+    return None if is_nothing else value
 
 
 def _prepared(name: str) -> Any:
@@ -163,9 +194,14 @@ def _prepared(name: str) -> Any:
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.read_only_builder import builder_from_files
 
-    if (Path(name) / "dataset_info.json").is_file():
-        return tfds.builder_from_directory(name)
+    word, _, version = name.partition(":")
+    folder = Path(word, version)
+    if (folder / "dataset_info.json").is_file():
+        return tfds.builder_from_directory(folder)
     below = os.environ.get("TFDS_DATA_DIR") or Path.home() / "tensorflow_datasets"
+    if folder.is_dir():
+        # The folder of several versions.
+        name, below = folder.name, folder.parent
     try:
         return builder_from_files(name, data_dir=below)
     except (tfds.core.DatasetNotFoundError, ValueError) as e:

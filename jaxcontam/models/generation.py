@@ -126,33 +126,34 @@ def most_seconds(
 ) -> float:
     """Time of `continuations` of one sample each, if none ends early.
 
-    A batch of the commonest length is read and goes on for a few ids, twice after what
-    compiles.
+    A batch of each padded length is read and goes on for a few ids, twice after what
+    compiles, which the run takes from the cache.
     """
     kept = _kept(prompts, decoder.config.context, sampling)
-    of_length = _by_length(kept, decoder.config.context)
-    commonest = max(of_length, key=lambda P: len(of_length[P]))
-    B, _ = _batch_shape(decoder, commonest, sampling)
-    batch = [kept[i] for i in of_length[commonest][:B]]
-
-    def seconds(n_ids: int) -> float:
-        started = time.perf_counter()
+    total = 0.0
+    for P, indices in _by_length(kept, decoder.config.context).items():
+        B, _ = _batch_shape(decoder, P, sampling)
+        batch = [kept[i] for i in indices[:B]]
         # Stop ids are left out: a text that ends at once would say nothing.
-        for _ in continuations(
-            decoder,
-            batch,
-            dataclasses.replace(sampling, stop_ids=()),
-            has_ended=lambda _, ids: len(ids) >= n_ids,
-        ):
-            pass
-        return time.perf_counter() - started
+        endless = dataclasses.replace(sampling, stop_ids=())
 
-    seconds(_LOOK_STEPS)
-    few, more = seconds(_LOOK_STEPS), seconds(2 * _LOOK_STEPS)
-    a_step = max(0.0, more - few) / _LOOK_STEPS
-    a_batch = few + a_step * max(0, sampling.new_tokens - _LOOK_STEPS)
-    n_batches = sum(-(-len(found) // B) for found in of_length.values())
-    return a_batch * n_batches
+        def seconds(n_ids: int, batch: list = batch, own: Sampling = endless) -> float:
+            started = time.perf_counter()
+            has_ended = functools.partial(_is_as_long, n_ids)
+            for _ in continuations(decoder, batch, own, has_ended=has_ended):
+                pass
+            return time.perf_counter() - started
+
+        seconds(_LOOK_STEPS)
+        few, more = seconds(_LOOK_STEPS), seconds(2 * _LOOK_STEPS)
+        a_step = max(0.0, more - few) / _LOOK_STEPS
+        a_batch = few + a_step * max(0, sampling.new_tokens - _LOOK_STEPS)
+        total += a_batch * -(-len(indices) // B)
+    return total
+
+
+def _is_as_long(n_ids: int, _: int, ids: np.ndarray) -> bool:
+    return len(ids) >= n_ids
 
 
 def _kept(

@@ -46,16 +46,21 @@ def model_directory(model: str, *, pickles: bool = False) -> Path:
     if model.startswith(("http://", "https://")):
         hint = f"for a model behind it: api:{model}{'' if '#' in model else '#NAME'}"
         raise InputError(f"{model}: a URL is not a model directory", hint=hint)
-    if found := _other_case(directory):
-        raise InputError(f"{model}: no such folder", hint=f"did you mean {found!r}?")
     is_hub_name = model.count("/") == 1 and not directory.parent.exists()
     if not is_hub_name or model.startswith((".", "/")):
         hint = similar_path(directory, Path.is_dir)
+        if found := _other_case(directory):
+            hint = f"did you mean {found!r}?"
         if not hint.endswith("?"):
             wanted = "give a folder with config.json, or a hub name such as org/name"
             hint = f"{hint}; {wanted}" if hint else wanted
         raise InputError(f"{model}: no such model directory", hint=hint)
-    found = download_model(model, pickles=pickles)
+    try:
+        found = download_model(model, pickles=pickles)
+    except InputError as e:
+        if (here := _other_case(directory)) == "":
+            raise
+        raise InputError(str(e), hint=f"did you mean {here!r}?") from e
     check_model_folder(found)
     return found
 

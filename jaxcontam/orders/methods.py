@@ -205,10 +205,16 @@ PERMUTATION = OrderMethod(
 
 
 def shards(
-    file: OrderFile, n_orders: int, *, n_shards: int = N_SHARDS
+    file: OrderFile, n_orders: int, *, n_shards: int | None = None
 ) -> list[np.ndarray]:
-    """Contiguous shards of at least 2 examples, or fewer in a small file."""
-    n_shards = min(n_shards, file.n_examples // 2)
+    """Contiguous shards of at least 2 examples; 50, or fewer in a small file."""
+    most = file.n_examples // 2
+    if n_shards is not None and n_shards > most:
+        raise InputError(
+            f"{n_shards} shards of {file.n_examples} examples: at most {most} have two",
+            hint=f"shards={most} or fewer",
+        )
+    n_shards = n_shards or min(N_SHARDS, most)
     return np.array_split(np.arange(file.n_examples), n_shards)
 
 
@@ -344,7 +350,7 @@ def asked_tests(
             is_number = number.isdecimal() and int(number) > 0
             if setting == "fixed" and is_options:
                 fixed = True
-            elif number != setting and is_number and int(number) > 1:
+            elif number != setting and is_number and int(number) > 1 and not n_shards:
                 n_shards = int(number)
             elif number == setting and has_number and n is None and is_number:
                 n = int(number)

@@ -441,7 +441,9 @@ def _local_words(
     assert model.read is not None and isinstance(model.completer, LocalCompleter)
     n_tokens = sum(len(model.read(prompt)) for prompt in prompts)
     n_more = n_asked - len(prompts)
-    more = f", and {counted(n_more, 'answer')} to further methods" if n_more else ""
+    more = ""
+    if n_more:
+        more = f", and {counted(n_more, 'answer')} to further methods, not timed"
     most, _ = room(plan, model)
     with waiting_for("compiling and timing a few tokens"):
         seconds = model.completer.most_seconds(prompts, max_tokens=most)

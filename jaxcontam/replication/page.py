@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxcontam.replication.comparisons import ComparisonResult
-from jaxcontam.replication.control import JudgeResult
+from jaxcontam.replication.control import JudgeResult, fewest_near
 from jaxcontam.replication.overlap import OVERLAP_TESTS, OverlapResult, measure_and_test
 from jaxcontam.reports.methods import MethodRow, Words, words_of
 from jaxcontam.reports.numbers import interval_of, shown_or_dash
@@ -240,12 +240,12 @@ _WORDS = PageWords(
 )
 _RULE = (
     "The first row decides. The paper's rule is one exact copy, or two near-exact ones "
-    "of ten (five of fifty). A clean model meets it with well-known texts, so it gives "
-    "at most suspected, and only if copies are significantly more frequent than in the "
-    "control. Contaminated requires p <= 0.001 for that, and a reference model that "
-    "has seen neither side: it copies less than a tenth of what the model copies of "
-    "the benchmark (p <= 0.05), writes as close to the control as the model does, and "
-    "is exceeded by the model with p <= 0.001."
+    f"of ten ({fewest_near(50)} of 50). A clean model meets it with well-known texts, "
+    "so it gives at most suspected, and only if copies are significantly more frequent "
+    "than in the control. Contaminated requires p <= 0.001 for that, and a reference "
+    "model that has seen neither side: it copies less than a tenth of what the model "
+    "copies of the benchmark (p <= 0.05), writes as close to the control as the model "
+    "does, and is exceeded by the model with p <= 0.001."
 )
 _SAME_KIND = (
     "that the control is as easy to guess as the benchmark, of the same kind and years"

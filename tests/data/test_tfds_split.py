@@ -2,6 +2,7 @@
 
 import io
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -27,6 +28,7 @@ def folders(tmp_path_factory):
                 "options": f.Sequence(f.Text()),
                 "answer": f.ClassLabel(num_classes=4),
                 "picture": f.Image(shape=(2, 2, 3)),
+                "bytes": f.Tensor(shape=(), dtype=np.bytes_),
             }
             return tfds.core.DatasetInfo(
                 builder=self,
@@ -40,7 +42,8 @@ def folders(tmp_path_factory):
         def _generate_examples(self):
             for i, text in enumerate(QUESTIONS):
                 row = {"question": text, "options": ["a", "é"], "answer": i % 4}
-                yield i, row | {"picture": io.BytesIO(picture.getvalue())}
+                row |= {"picture": io.BytesIO(picture.getvalue())}
+                yield i, row | {"bytes": b"\xff"}
 
     picture = io.BytesIO()
     Image.new("RGB", (2, 2)).save(picture, "png")
@@ -56,17 +59,26 @@ def folders(tmp_path_factory):
 
 def test_rows_are_read_with_their_fields_and_without_pictures(folders):
     file = load_benchmark(f"tfds:{folders[0]}/test", limit=30)
+    # In one order, whatever TFDS's is in this process.
+    row = f'{{"answer": 3, "options": ["a", "é"], "question": "{QUESTIONS[3]}"}}'
+    assert file.texts[3] == row
     assert file.name == "quiz-1.0.0-test"
     assert file.rows[3] == {
         "question": QUESTIONS[3],
         "options": ["a", "é"],
         "answer": 3,
     }
-    assert file.left_out == ("fields that are no text left out: picture",)
+    assert file.left_out == ("fields that are no text left out: picture, bytes",)
     template = load_benchmark(
         f"tfds:{folders[0]}/test", template="{question} {options[1]}"
     )
     assert template.texts == tuple(f"{text} é" for text in QUESTIONS)
+    versions = load_benchmark(
+        f"tfds:{folders[0].parent}/test[:2]+test[38:]", text_field="question"
+    )
+    assert versions.texts == (*QUESTIONS[:2], *QUESTIONS[38:])
+    alone = f"tfds:{folders[0].parent}:1.0.0/test"
+    assert load_benchmark(alone).texts[:30] == file.texts
 
 
 def test_a_shuffled_split_is_of_unknown_order(folders):

@@ -80,7 +80,7 @@ def test_a_first_token_beyond_the_vocabulary_is_refused(spoilt, capsys):
     put(spoilt / "tokenizer_config.json", bos_token=None, eos_token=None)
     put(spoilt / "config.json", bos_token_id=10**12)
     message = refusal(spoilt, capsys)
-    assert "the token before a text has id 1e+12, the model has 280 rows" in message
+    assert "the token before a text has id 1e+12, but the model has 280 rows" in message
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
@@ -310,7 +310,7 @@ OTHERS = [
         written('{"weight_map": {"a": "../../x"}}'),
         "'../../x' is not a plain file",
     ),
-    (INDEX, written('{"weight_map": {"a": ".."}}'), r"\.\. is missing"),
+    (INDEX, written('{"weight_map": {"a": ".."}}'), "which names others"),
     *(
         (INDEX, written(f'{{"weight_map": {found}}}'), "not an index of weights")
         for found in ("[]", "null", '{"a": 3}')

@@ -252,8 +252,8 @@ def test_five_copies_of_every_text_change_no_number_of_a_comparison():
         for rows in (np.arange(120), five)
     )
     first, second, *rest = copied[0].warnings
-    assert first == "each text among the members stands 5 times and counts once"
-    assert "among the non-members stands 5 times" in second
+    assert first == "each text among the members occurs 5 times and counts once"
+    assert "among the non-members occurs 5 times" in second
     assert dataclasses.replace(copied[0], warnings=tuple(rest)) == once[0]
     assert copied[1] == once[1]
 

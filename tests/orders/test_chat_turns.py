@@ -66,6 +66,7 @@ def test_a_chat_is_read_with_the_space_that_stands_before_a_text_in_tuning(tmp_p
         prefix_id=1,
         context=99,
         given_tokenizer=None,
+        vocab_size=None,
     )
     texts = [f"two spaces {i}" for i in range(12)]
     design = AuditDesign(tests="stratified", separator="chat:user", order=("random",))

@@ -107,7 +107,7 @@ def test_shards_are_as_many_as_asked_for(tmp_path, tokenizer):
     for word, n_shards, n_orders in (
         ("sharded_t", 20, None),
         ("sharded_t:3:shards=4", 4, 3),
-        ("sharded_t_released:shards=90", 20, None),
+        ("sharded_t_released:shards=20", 20, None),
     ):
         (asked,) = asked_tests([word])
         planned = plan_test(
@@ -121,7 +121,22 @@ def test_shards_are_as_many_as_asked_for(tmp_path, tokenizer):
         )
         assert planned.layout.design.n_strata == n_shards
         assert planned.layout.n_orders == (n_orders or 49)
-    for word in ("sharded_t:shards=1", "reversal:shards=4", "sharded_t:shards=4x"):
+    (asked,) = asked_tests(["sharded_t:shards=21"])
+    with pytest.raises(InputError, match="at most 20 have two"):
+        plan_test(
+            benchmark,
+            encode_examples(tokenizer, benchmark.texts),
+            asked.method,
+            prefix_id=PREFIX,
+            context=CONTEXT,
+            seed=0,
+        )
+    for word in (
+        "sharded_t:shards=1",
+        "reversal:shards=4",
+        "sharded_t:shards=4x",
+        "sharded_t:shards=3:shards=4",
+    ):
         with pytest.raises(InputError, match=r"takes "):
             asked_tests([word])
 

@@ -68,7 +68,9 @@ def test_bad_matrix_names_row_and_column(save, content, message):
     with pytest.raises(InputError) as caught:
         read_matrix(path)
     assert str(caught.value).startswith(f"{path}: {message}")
-    assert caught.value.hint == ""
+    is_short = "cells (row 1 has" in message
+    assert caught.value.hint.startswith("give a number in each cell" * is_short)
+    assert bool(caught.value.hint) == is_short
 
 
 def test_quoted_cells_far_down_are_read_and_blank_lines_at_the_end_left_out(save):

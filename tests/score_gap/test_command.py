@@ -321,10 +321,10 @@ def test_a_dry_run_counts_each_reference_and_refuses_one_that_is_not_there(
     model, folder, tmp_path, capsys
 ):
     words = (model, folder / "seen.jsonl", "--against", folder / "new.jsonl")
-    words = (*words, "--out", tmp_path, "--dry-run", "--reference")
+    words = (*words, "--out", tmp_path, "--dry-run", "--references")
     assert run(*words, folder / "fresh") == 0
     said = capsys.readouterr().out
-    cost = r"[\d,]+ tokens, 0 of them in the store, the others .* at the speed"
+    cost = r"[\d,]+ tokens, 0 of them in the store; the others .* at the speed"
     assert re.search(rf"\n{cost}.*\nThe reference, .*fresh: {cost}", said)
     assert run(*words, tmp_path / "none") == 2
     assert "none: no such model directory" in capsys.readouterr().err

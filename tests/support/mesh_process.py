@@ -240,7 +240,7 @@ def half(out, folder, port, process):
 @contextlib.contextmanager
 def counted_bytes():
     """Within it, the bytes of each read of a part of a tensor."""
-    opened, read = weights._open, []
+    opened, read = weights.open_tensors, []
 
     class Counted:
         """A file, or a tensor in it."""
@@ -264,7 +264,7 @@ def counted_bytes():
         with opened(path) as handle:
             yield Counted(handle)
 
-    with mock.patch.object(weights, "_open", counted):
+    with mock.patch.object(weights, "open_tensors", counted):
         yield read
 
 

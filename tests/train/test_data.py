@@ -115,10 +115,19 @@ def test_a_file_with_other_records_than_its_info_says_is_refused(tfds_folder, tm
     shutil.copytree(tfds_folder / "tiny/1.0.0", folder)
     train, test = (min(folder.glob(f"*{name}*")) for name in ("train", "test"))
     whole = train.read_bytes()
-    for damaged in (test.read_bytes(), whole[:-7], b""):
+    for damaged, words in (
+        (test.read_bytes(), "10 records, not the 25 of"),
+        (whole[:-7], "train"),
+        (b"", "train"),
+    ):
         train.write_bytes(damaged)
-        with pytest.raises(InputError, match=r"train: example 1: not readable"):
+        with pytest.raises(InputError, match=words):
             read_documents([word])
+    more = tmp_path / "more"
+    shutil.copytree(tfds_folder / "tiny/1.0.0", more)
+    shutil.copy(min(more.glob("*train*")), min(more.glob("*test*")))
+    with pytest.raises(InputError, match="25 records, not the 10 of"):
+        read_documents([f"tfds:{more}/test"])
     train.unlink()
     with pytest.raises(InputError, match="no such file, though dataset_info"):
         read_documents([word])

@@ -155,7 +155,7 @@ def test_a_move_of_the_server_begins_an_era(tmp_path):
     first, now = ["x"], ["x", "y"]
     assert (era(-2.0).of_call(first), era(-2.02).of_call(first)) == (2, 2)
     assert era(-2.04).of_call(now) > 2
-    with pytest.raises(InputError, match="another model"):
+    with pytest.raises(InputError, match="the model differs"):
         era(-3.0)
 
 
