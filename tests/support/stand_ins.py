@@ -21,9 +21,9 @@ NOT_RUN = {
     "installs": r"pip install|python3 -m venv",
     "needs vLLM": r"\bvllm(:| serve)",
     "needs a server": r"\bapi:http",
-    "needs the network": r"\bhf:|infini-gram:|git clone|hf download|yonatano/|"
+    "needs the network": r"\b(hf|tfds):|infini-gram:|git clone|hf download|yonatano/|"
     r"audit EleutherAI/|lm_eval --model",
-    "needs several devices or hosts": r"--mesh|--distributed",
+    "needs several devices or hosts": r"--mesh|--distributed|--shard pod",
     "needs weights that are pickled": r"jaxcontam convert",
     "runs in the folder of a report": r"^sha256sum -c|verify \.$",
     "takes minutes to hours, and has tests of its own": r"python -m (eval|train)\.|"
@@ -34,7 +34,7 @@ NOT_RUN = {
 
 _MODELS = (
     *("MODEL", "MODEL_DIR", "OLDER", "OLDER_DIR", "OLD", "OLD_DIR", "OTHER"),
-    *("OTHER_DIR", "OLDER_MODEL", "pythia-160m", *"ABCDE"),
+    *("OTHER_DIR", "OLDER_MODEL", "pythia-160m", "DIR", *"ABCDE"),
 )
 _TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 _N = 40
@@ -126,6 +126,9 @@ def make_desk(folder, quickstart):
         shutil.copytree(folder / "MODEL_DIR", folder / "runs" / name)
     for seed, name in enumerate(("seen", "unseen", "texts", "lines", "old", "new")):
         _lines(folder / f"{name}.txt", drawn_texts(_N, seed))
+    known = enumerate(drawn_texts(_N, 0) + drawn_texts(_N, 1))
+    rows = [{"id": i, "text": text, "logprobs": [-1 - i, -2]} for i, text in known]
+    _lines(folder / "scores.jsonl", map(json.dumps, rows))
     for seed, name in enumerate(_RECORDS):
         rows = [_RECORDS[name](i, seed) for i in range(_N)]
         _lines(folder / f"{name}.jsonl", map(json.dumps, rows))
