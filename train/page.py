@@ -62,6 +62,7 @@ _LIMITS = (
     "The points of a curve are tests of one model and not independent; p-values here "
     "are not corrected for the number of tests.",
 )
+_NO_AUDITS = "The loss does not say which texts the model remembers: audit it."
 _SET_HEADER = (
     *(
         "set",
@@ -145,7 +146,7 @@ def _page(
         subtitle=_subtitle(manifest, n_tokens),
         sections=[section.Section(own, title) for title, own in parts.items()],
         methods=named_rows(row["method"] for row in audits),
-        limits=_LIMITS,
+        limits=_LIMITS if audits else (_NO_AUDITS,),
         command=shlex.join(["python", "-m", "train.page", str(run_dir)]),
         check=(
             "This redraws the page, also during a run. For a verdict on a set, once "
