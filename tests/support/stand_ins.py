@@ -180,7 +180,10 @@ def make_desk(folder, quickstart):
 
 def make_reports(line):
     """Make what a line reads, in the working directory, unless it is there."""
-    for word in line.split():
+    words = line.split()
+    if "annotate" in words and "runs" in words:
+        words.append("runs/annotated")
+    for word in words:
         path = Path(word)
         if path.exists() or not (path.name == "FOLDER" or word.startswith("runs/")):
             continue
