@@ -69,6 +69,8 @@ class Membership(MembershipDesign, ScoringFlags, TextFlags, ReportFlags):
         jaxcontam membership MODEL_DIR books/ --members old/ --nonmembers new/
         # beyond `may rank higher`
         jaxcontam membership MODEL_DIR wikimia.jsonl --reference OTHER_DIR
+        # scores of another engine
+        jaxcontam membership scores.jsonl --members seen.txt --nonmembers unseen.txt
     """
 
     texts: Positional[str | None] = None
