@@ -101,8 +101,9 @@ def run_inputs(manifest: Manifest) -> dict[str, Any]:
     for row in fields["sets"]:
         del row["overlap"]
     data = {name: fields[name] for name in ("separator", "max_example_tokens")}
-    fields["recipe"] = recipe_now(fields["recipe"], **data)
-    return fields
+    recipe = recipe_now(fields.pop("recipe"), **data)
+    # The first to be compared: another option explains what else differs.
+    return {"recipe": recipe, **fields}
 
 
 def first_difference(before: Any, now: Any, name: str) -> str:
