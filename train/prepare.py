@@ -35,6 +35,7 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.reports.report_files import make_folder
 from jaxcontam.stats.orders import cut_to_budget
 from train.background_check import check_background
+from train.checkpoints import saved_steps
 from train.config import Config, RunOptions, config_to_json
 from train.data import Corpus, Rows
 from train.export import TOKENIZER_DIR, read_run_tokenizer
@@ -51,6 +52,7 @@ from train.plant import (
 )
 from train.run_folder import (
     MANIFEST_NAME,
+    MODEL_DIR,
     alone,
     code_version,
     copy_to,
@@ -437,6 +439,11 @@ def save_prepared(
     make_folder(out)
     with alone(out, _FLAG):
         home = run_home(place, out, _FLAG)
+        if (home / MODEL_DIR).exists() or saved_steps(home):
+            raise InputError(
+                f"{_FLAG} {place}: holds a run, whose manifest this would replace",
+                hint="name a folder of its own for the data",
+            )
         (home / MANIFEST_NAME).unlink(missing_ok=True)
         prepared = prepare(run, corpus, out, tokenizer=tokenizer)
         manifest = searched(prepared, run.sets)

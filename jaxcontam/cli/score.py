@@ -102,6 +102,8 @@ class Score(ScoringFlags, FirstTextsFlags):
 
 def _is_scores(path: Path) -> bool:
     """True for a file that this command wrote, which it may write again."""
+    if not path.is_file():
+        return False
     try:
         with path.open(encoding="utf-8") as file:
             row = json.loads(file.readline())

@@ -129,31 +129,33 @@ def most_seconds(
     A batch of each padded length is read and goes on for a few ids, twice after what
     compiles, which the run takes from the cache.
     """
+    # Stop ids are left out: a text that ends at once would say nothing.
+    sampling = dataclasses.replace(sampling, stop_ids=())
     kept = _kept(prompts, decoder.config.context, sampling)
     total = 0.0
     for P, indices in _by_length(kept, decoder.config.context).items():
         B, _ = _batch_shape(decoder, P, sampling)
         batch = [kept[i] for i in indices[:B]]
-        # Stop ids are left out: a text that ends at once would say nothing.
-        endless = dataclasses.replace(sampling, stop_ids=())
-
-        def seconds(n_ids: int, batch: list = batch, own: Sampling = endless) -> float:
-            started = time.perf_counter()
-            has_ended = functools.partial(_is_as_long, n_ids)
-            for _ in continuations(decoder, batch, own, has_ended=has_ended):
-                pass
-            return time.perf_counter() - started
-
-        seconds(_LOOK_STEPS)
-        few, more = seconds(_LOOK_STEPS), seconds(2 * _LOOK_STEPS)
+        _, few, more = (
+            _seconds(decoder, batch, sampling, n_ids)
+            for n_ids in (_LOOK_STEPS, _LOOK_STEPS, 2 * _LOOK_STEPS)
+        )
         a_step = max(0.0, more - few) / _LOOK_STEPS
         a_batch = few + a_step * max(0, sampling.new_tokens - _LOOK_STEPS)
         total += a_batch * -(-len(indices) // B)
     return total
 
 
-def _is_as_long(n_ids: int, _: int, ids: np.ndarray) -> bool:
-    return len(ids) >= n_ids
+def _seconds(
+    decoder: Decoder, batch: Sequence[np.ndarray], sampling: Sampling, n_ids: int
+) -> float:
+    """Time of a batch that ends after so many ids."""
+    started = time.perf_counter()
+    for _ in continuations(
+        decoder, batch, sampling, has_ended=lambda _, ids: len(ids) >= n_ids
+    ):
+        pass
+    return time.perf_counter() - started
 
 
 def _kept(

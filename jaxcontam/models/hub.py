@@ -60,7 +60,7 @@ def model_directory(model: str, *, pickles: bool = False) -> Path:
     except InputError as e:
         if (here := _other_case(directory)) == "":
             raise
-        raise InputError(str(e), hint=f"did you mean {here!r}?") from e
+        raise InputError(str(e), hint=f"did you mean {here!r}? {e.hint}") from e
     check_model_folder(found)
     return found
 

@@ -27,8 +27,9 @@ from jaxcontam.scoring.opened import (
 LogLikelihoods = Callable[[list[tuple[str, str]]], Any]
 """(context, continuation) strings -> log p(continuation | context) of each, nats."""
 
-# Texts of a function are not windowed: it must read what it is given.
-_UNBOUNDED = 2**31 - 1
+UNBOUNDED = 2**31 - 1
+"""Context of what is not windowed: a function must read what it is given."""
+
 # Positions of a batch; its logits are [positions, vocabulary].
 _BATCH_TOKENS = 2_048
 _NO_CACHE = "vLLM gives no log-probabilities of cached prompt tokens"
@@ -44,13 +45,13 @@ def opened_function(function: LogLikelihoods) -> OpenModel:
     def ask(requests: Sequence[Request]) -> Any:
         return function([(text_of(one), text_of(own)) for one, own in requests])
 
-    return _opened_asked(
+    return opened_asked(
         ask,
         name=name,
         fingerprint=_digest(name),
         tokenizer=CharacterTokenizer(),
         prefix_id=None,
-        context=_UNBOUNDED,
+        context=UNBOUNDED,
         has_tokens=False,
     )
 
@@ -69,7 +70,7 @@ def opened_torch(model: Any, tokenizer: Any) -> OpenModel:
             flat[:_DIGEST_VALUES].double().cpu().numpy().tobytes().hex(),
             float(flat.double().sum()).hex(),
         ]
-    return _opened_asked(
+    return opened_asked(
         functools.partial(_torch_logprobs, model),
         name=getattr(model, "name_or_path", "") or type(model).__name__,
         fingerprint=_digest(*parts),
@@ -133,7 +134,7 @@ def opened_vllm(llm: Any) -> OpenModel:
         encoder, prefix_id = local.encoder, local.prefix_id
     else:
         encoder, prefix_id = _tokenizer(llm.get_tokenizer(), {})
-    return _opened_asked(
+    return opened_asked(
         functools.partial(_vllm_logprobs, llm),
         name=str(config.model),
         fingerprint=_digest("vllm", str(config.model), str(config.dtype)),
@@ -167,7 +168,7 @@ def opened_decoder(decoder: Any, tokenizer: Any) -> OpenModel:
     )
 
 
-def _opened_asked(
+def opened_asked(
     ask: Ask,
     *,
     name: str,
@@ -180,6 +181,7 @@ def _opened_asked(
     n_parameters: int | None = None,
     vocab_size: int | None = None,
 ) -> OpenModel:
+    """A function of requests as a model; `has_tokens` as for `AskedScorer`."""
     scorer = AskedScorer(
         ask,
         name=name,
@@ -199,7 +201,7 @@ def _opened_asked(
             n_parameters=n_parameters,
             dtype=dtype,
             precision="unknown",
-            context=None if context == _UNBOUNDED else context,
+            context=None if context == UNBOUNDED else context,
         ),
         device=None,
         checkpoint=None,

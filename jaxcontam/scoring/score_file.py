@@ -11,8 +11,9 @@ import numpy as np
 
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.errors import InputError
-from jaxcontam.scoring.asked import AskedScorer, Request, make_asked_scorer
-from jaxcontam.scoring.opened import ModelInfo, OpenModel
+from jaxcontam.scoring.asked import Request
+from jaxcontam.scoring.in_memory import UNBOUNDED, opened_asked
+from jaxcontam.scoring.opened import OpenModel
 
 # Ids are places in the file, counted from 1: this one stands before each text.
 _BEFORE = 0
@@ -97,40 +98,29 @@ def open_score_file(path: Path) -> OpenModel:
                 )
         return [flat_V[own] for _, own in requests]
 
-    digest = f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
-    scorer = AskedScorer(
-        ask, name=path.name, context=2**31 - 1, ids=True, has_tokens=True
-    )
-    return OpenModel(
-        name="".join(c if c.isalnum() or c in "-._" else "-" for c in path.stem),
-        fingerprint=digest,
+    opened = opened_asked(
+        ask,
+        name=path.name,
+        fingerprint=f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}",
         tokenizer=_Rows(path.name, rows),
         prefix_id=None if starts_null else _BEFORE,
-        context=2**31 - 1,
-        info=ModelInfo(
-            name=path.name,
-            fingerprint=digest,
-            n_parameters=None,
-            dtype="unknown",
-            precision="unknown",
-            context=None,
-        ),
-        device=None,
-        checkpoint=None,
-        make_scorer=functools.partial(make_asked_scorer, scorer),
-        rereads=False,
+        context=UNBOUNDED,
+        has_tokens=True,
     )
+    return dataclasses.replace(opened, rereads=False)
 
 
 def _numbers(logprobs: Any, where: str) -> np.ndarray:
-    """float64 log-probabilities of a row, of which the first may be NaN."""
-    try:
-        found = np.array(logprobs, np.float64)
-    except (TypeError, ValueError):
-        found = np.empty((0, 0))
-    if logprobs is None or found.ndim != 1 or np.isnan(found[1:]).any():
-        raise InputError(f"{where}: no numbers in `logprobs`", hint=_WANTED)
-    return found
+    """float64 log-probabilities of a row, of which a null first one is NaN."""
+    fault = InputError(f"{where}: no numbers in `logprobs`", hint=_WANTED)
+    if not isinstance(logprobs, list):
+        raise fault
+    own = logprobs[1:] if logprobs[:1] == [None] else logprobs
+    # A bool is an int to Python, and a text of digits a number to NumPy.
+    are_numbers = all(type(one) in (int, float) for one in own)
+    if not are_numbers or not np.isfinite(own).all():
+        raise fault
+    return np.array(logprobs, np.float64)
 
 
 def _records(path: Path) -> list[tuple[str, dict[str, Any]]]:

@@ -104,13 +104,10 @@ def test_every_test_finds_a_memorised_order(tmp_path, tokenizer, name):
 def test_shards_are_as_many_as_asked_for(tmp_path, tokenizer):
     path = write_lines(tmp_path / "x.txt", np.random.default_rng(0))
     benchmark = load_benchmark(path)
-    for word, n_shards, n_orders in (
-        ("sharded_t", 20, None),
-        ("sharded_t:3:shards=4", 4, 3),
-        ("sharded_t_released:shards=20", 20, None),
-    ):
+
+    def layout(word):
         (asked,) = asked_tests([word])
-        planned = plan_test(
+        return plan_test(
             benchmark,
             encode_examples(tokenizer, benchmark.texts),
             asked.method,
@@ -118,19 +115,17 @@ def test_shards_are_as_many_as_asked_for(tmp_path, tokenizer):
             context=CONTEXT,
             seed=0,
             n_orders=asked.n_orders,
-        )
-        assert planned.layout.design.n_strata == n_shards
-        assert planned.layout.n_orders == (n_orders or 49)
-    (asked,) = asked_tests(["sharded_t:shards=21"])
+        ).layout
+
+    for word, n_shards, n_orders in (
+        ("sharded_t", 20, 49),
+        ("sharded_t:3:shards=4", 4, 3),
+        ("sharded_t_released:shards=20", 20, 49),
+    ):
+        found = layout(word)
+        assert (found.design.n_strata, found.n_orders) == (n_shards, n_orders)
     with pytest.raises(InputError, match="at most 20 have two"):
-        plan_test(
-            benchmark,
-            encode_examples(tokenizer, benchmark.texts),
-            asked.method,
-            prefix_id=PREFIX,
-            context=CONTEXT,
-            seed=0,
-        )
+        layout("sharded_t:shards=21")
     for word in (
         "sharded_t:shards=1",
         "reversal:shards=4",

@@ -62,6 +62,9 @@ def test_membership_is_judged_by_the_numbers_of_a_file(tmp_path, first, capsys):
         ([{"logprobs": [-1.0]}], "row 1: no `text`"),
         ([{"text": "a", "logprobs": [-1.0, None]}], "row 1: no numbers"),
         ([{"text": "a", "logprobs": "b"}], "row 1: no numbers"),
+        ([{"text": "a", "logprobs": ["-1"]}], "row 1: no numbers"),
+        ([{"text": "a", "logprobs": [True]}], "row 1: no numbers"),
+        ([{"text": "a", "logprobs": [-1.0, float("-inf")]}], "row 1: no numbers"),
         (
             [{"text": "a", "logprobs": [None, -1]}, {"text": "b", "logprobs": [-1]}],
             "row 2: its first log-probability is not null",

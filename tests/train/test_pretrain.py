@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import runpy
 import shutil
 import sys
 import types
@@ -376,6 +377,22 @@ def test_what_audits_will_cut_is_said_before_anything_trains(corpus, tmp_path, c
     (said,) = [line for line in capsys.readouterr().err.splitlines() if "cut" in line]
     assert said.startswith(f"long: audits of a model with a context of {context} ")
     assert f"cut 6 of 6 to {(context - 1) // 2} tokens" in said
+
+
+def test_data_are_not_prepared_over_a_run(corpus, finished, tmp_path):
+    run = shutil.copytree(finished, tmp_path / "run")
+    before = (run / "manifest.json").read_bytes()
+    place = {"prepared": str(run), "stop_after_data": True}
+    with pytest.raises(InputError, match="holds a run, whose manifest this would"):
+        small(corpus, tmp_path / "other", **place).run()
+    assert (run / "manifest.json").read_bytes() == before
+
+
+def test_the_command_that_left_names_the_one_that_does_its_work(capsys):
+    with pytest.raises(SystemExit) as ended, pytest.warns(RuntimeWarning):
+        runpy.run_module("train.prepare", run_name="__main__")
+    assert ended.value.code == 2
+    assert "--stop-after-data" in capsys.readouterr().err
 
 
 def _export(monkeypatch, *words):
