@@ -26,6 +26,7 @@ from jaxcontam.reports.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import OpenModel
 from jaxcontam.scoring.pair_plan import PairPlan, Seam
+from jaxcontam.stats.direction import needed_pairs
 from train.audits import encode_planted
 from train.config import Config, RunOptions
 from train.optimizer import Optimizer
@@ -202,7 +203,13 @@ def _audit(model: OpenModel, reference: OpenModel, file: Path) -> _Row:
     direction, adjacency = found.results
     beside, (evidence, _) = direction.reference, found.evidence
     assert beside is not None and evidence is not None
-    pairs = {"pairs": evidence.pairs, "reference_pairs": evidence.reference_pairs}
+    assert evidence.pairs is not None and evidence.reference_pairs is not None
+    assert evidence.runs is not None
+    # Strata have eight examples each.
+    needed_KSS = np.stack([needed_pairs(runs_S) for runs_S in evidence.runs])
+    pairs_P2 = np.stack(
+        [evidence.pairs[needed_KSS], evidence.reference_pairs[needed_KSS]], axis=1
+    )
     return {
         "verdict": found.verdict,
         "direction_p": direction.p_value,
@@ -212,8 +219,8 @@ def _audit(model: OpenModel, reference: OpenModel, file: Path) -> _Row:
         "difference_p": beside.difference_p,
         "half_p": beside.half_p,
         "refused": [test.name for test in direction.refusals],
-        # What another rule would be tried on.
-        **{name: np.round(one, 3).tolist() for name, one in pairs.items()},
+        # Of the model and of the reference: what another rule is tried on.
+        "pairs": np.round(pairs_P2, 2).tolist(),
     }
 
 

@@ -236,6 +236,14 @@ class PlannedTest:
         """Target tokens that scoring will cost."""
         return self.layout.n_targets
 
+    @property
+    def _n_tokens(self) -> int | None:
+        """Tokens of all examples, as they are cut; None of items."""
+        if self.encoded is None or self.layout.cut is None:
+            return None
+        cut = self.layout.cut - self.encoded.n_cut_ids
+        return int((self.encoded.lengths - cut).sum())
+
     def numbers(
         self, evidence: Evidence, method: TestRow | None = None
     ) -> OrderNumbers:
@@ -278,7 +286,7 @@ class PlannedTest:
             content_digest=self.content_digest,
             order_provenance=self.order_provenance,
             n_examples=len(self.benchmark),
-            n_tokens=self.encoded and int(self.encoded.lengths.sum()),
+            n_tokens=self._n_tokens,
             n_cut=0 if layout.cut is None else int(np.count_nonzero(layout.cut)),
             method=method.name,
             primary=primary,

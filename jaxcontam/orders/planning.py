@@ -94,7 +94,7 @@ class Pilot:
     """A benchmark of a finished report.
 
     Attributes:
-        example_tokens: Mean tokens of an example; None in older reports.
+        example_tokens: Mean tokens of an example; 0 in older reports.
         symmetry: Symmetry of the pair matrices; 0 where none were scored.
         sd: Method -> standard deviation of what chance adds to one boundary.
         tokens_per_second: Speed of the run, loading and analysis included; None if
@@ -102,7 +102,7 @@ class Pilot:
     """
 
     n_examples: int
-    example_tokens: float | None
+    example_tokens: float
     context: int | None
     symmetry: float
     effect: float
@@ -373,7 +373,8 @@ def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
     is_timed = scored and report.wall_seconds
     return Pilot(
         n_examples=rows[0].n_examples,
-        example_tokens=rows[0].n_tokens and rows[0].n_tokens / rows[0].n_examples,
+        # Tests may cut examples: that of the longest ones says most.
+        example_tokens=max(row.n_tokens or 0 for row in rows) / rows[0].n_examples,
         context=report.model.context,
         symmetry=symmetry,
         effect=max(effects, key=lambda effect: effect[0])[1],

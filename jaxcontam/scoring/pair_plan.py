@@ -203,7 +203,7 @@ def plan_pairs(
     longest_K2 = np.sort(lengths_KS, axis=1)[:, -2:]
     first_K2, then_K2 = longest_K2[:, ::-1], longest_K2
     fits_K2 = np.minimum(first_K2, n_before) + np.minimum(then_K2, n_scored)
-    for k in np.flatnonzero(fits_K2.max(axis=1) > context - 1).tolist():
+    for k in np.flatnonzero(fits_K2.max(axis=1, initial=0) > context - 1).tolist():
         length = cut_to_budget(longest_K2[k], context - 1)
         assert length is not None
         if length <= len(encoded.separator):
