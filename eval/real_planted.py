@@ -103,7 +103,7 @@ def _made(path: Path, cell: Cell, out: Path, *, tiny: bool) -> Iterator[_Row]:
         decoder=start.checkpoint.config,
         model_type=start.raw_config["model_type"],
         batch_rows=1 if tiny else _BATCH_ROWS,
-        row_tokens=64 if tiny else _ROW_TOKENS,
+        row_tokens=16 if tiny else _ROW_TOKENS,
         optimizer=Optimizer(peak_rate=cell.rate, schedule="constant"),
     )
     encoded = start.checkpoint.tokenizer.encode_batch(texts[: len(copies) * n])
