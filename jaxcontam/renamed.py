@@ -35,7 +35,7 @@ GONE = {
     "plan --benchmark": "--pilot-benchmark NAME",
     "prove --scores": "--statistic NAME",
     "audit --effort": "--tests direction for quick; the default is the former standard",
-    "audit --first-tokens": "all tokens of an example count",
+    "audit --first-tokens": "--score-tokens N",
     **{
         f"report --{flag}": _ROWS
         for flag in ("database-row", "dataset", "source", "split-percent", "reference")

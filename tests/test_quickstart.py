@@ -74,6 +74,7 @@ def test_audit_of_a_planted_set_gives_the_quickstarts_numbers(
     pulse, document, tmp_path, capsys
 ):
     words = ["audit", str(pulse / "model"), str(pulse / "sets/pydocs-50.txt")]
+    words += ["--tests", "direction,adjacency"]
     assert main([*words, "--out", str(tmp_path), "--json"]) == 0
     audited = json.loads(capsys.readouterr().out)
     assert audited == json.loads((tmp_path / "report.json").read_text())

@@ -38,8 +38,10 @@ from jaxcontam.scoring.pair_scorer import (
     PairScores,
     by_continuation,
     groups_by_length,
+    padded_lengths,
     pair_inputs,
     pair_values,
+    sizes_of,
 )
 from jaxcontam.scoring.run_batches import NonFiniteScoreError, bucket_lengths
 from train.config import Config
@@ -222,11 +224,13 @@ def _calls(
 ) -> Iterator[list[PairBatch]]:
     """Batches that go to the device together, one of each model, all of one shape."""
     buckets = bucket_lengths(context)
-    of_models = [groups_by_length(of_model, buckets) for of_model in groups]
-    K = max(len(group.continuations) for of_model in groups for group in of_model)
-    for length in sorted({length for found in of_models for length in found}):
-        at_once = max(1, batch_tokens // (length * (1 + K)))
-        n_most = max(len(found.get(length, ())) for found in of_models)
+    of_models = [groups_by_length(sizes_of(own), buckets) for own in groups]
+    sizes = sizes_of([group for of_model in groups for group in of_model])
+    K = int(sizes.n_continuations.max())
+    for bucket in sorted({bucket for found in of_models for bucket in found}):
+        P, T = padded_lengths(sizes, bucket)
+        at_once = max(1, batch_tokens // (P + K * T))
+        n_most = max(len(found.get(bucket, ())) for found in of_models)
         start = 0
         while start < n_most:
             n_steps = -(-(n_most - start) // at_once)
@@ -235,10 +239,11 @@ def _calls(
             n_rows = n_steps * at_once
             yield [
                 PairBatch(
-                    tuple(found.get(length, ())[start : start + n_rows]),
+                    tuple(found.get(bucket, ())[start : start + n_rows]),
                     n_rows,
                     K,
-                    length,
+                    P,
+                    T,
                     at_once,
                 )
                 for found in of_models

@@ -26,6 +26,8 @@ from jaxcontam.errors import InputError, first_line
 _PART_BYTES = 1 << 20
 _MOST_MEMORY, _MOST_SECONDS = 1 << 30, 300.0
 _WATCH_SECONDS = 0.02
+# Characters of a token of English.
+_CHARACTERS = 4
 
 
 class Encoder(Protocol):
@@ -48,11 +50,13 @@ class Encoded:
     Attributes:
         ids: One int32 array an example, its separator at the end.
         n_cut_ids: (n_examples,) int32, ids removed by `--max-example-tokens`.
+        token_size: Ids that count as a token: more than one where ids are characters.
     """
 
     ids: tuple[np.ndarray, ...]
     separator: np.ndarray
     n_cut_ids: np.ndarray
+    token_size: int = 1
 
     @functools.cached_property
     def lengths(self) -> np.ndarray:
@@ -95,7 +99,8 @@ def encode_examples(
             raise InputError(f"example {index + 1}: no tokens in {texts[index]!r}")
         ids.append(np.concatenate([content[:keep], separator_ids]))
         n_cut_ids.append(len(content) - keep)
-    return Encoded(tuple(ids), separator_ids, np.array(n_cut_ids, np.int32))
+    size = _CHARACTERS if isinstance(tokenizer, CharacterTokenizer) else 1
+    return Encoded(tuple(ids), separator_ids, np.array(n_cut_ids, np.int32), size)
 
 
 def encode_texts(

@@ -284,9 +284,9 @@ def as_blocks(benchmark: Benchmark, starts_B: np.ndarray) -> Benchmark:
 def encoded_blocks(encoded: Encoded, starts_B: np.ndarray) -> Encoded:
     """Ids of blocks: those of their examples, each with its separator."""
     parts = _runs(starts_B, len(encoded.ids))
-    return Encoded(
+    return dataclasses.replace(
+        encoded,
         ids=tuple(np.concatenate([encoded.ids[i] for i in part]) for part in parts),
-        separator=encoded.separator,
         n_cut_ids=np.add.reduceat(encoded.n_cut_ids, starts_B, dtype=np.int32),
     )
 

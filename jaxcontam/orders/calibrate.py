@@ -54,6 +54,7 @@ from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import make_folder, write_files
 from jaxcontam.reports.terms import Validity
 from jaxcontam.scoring.opened import SequenceScorer
+from jaxcontam.scoring.pair_plan import SEAM, WHOLE, Seam
 from jaxcontam.scoring.shares import ShareScored, each_scored
 from jaxcontam.stats.orders import row_generator
 from jaxcontam.stats.proportions import (
@@ -165,6 +166,7 @@ def calibrate_test(
     n_draws: int | None = None,
     n_orders: int | None = None,
     group_field: str | None = None,
+    seam: Seam = WHOLE,
     n_relabelled: int = _N_RELABELLED,
     begun: Callable[[PlannedTest, int], None] | None = None,
     progress: Progress | None = None,
@@ -198,6 +200,7 @@ def calibrate_test(
             seed=fresh.seed,
             n_orders=n_orders,
             group_field=group_field,
+            seam=seam,
         )
         if first is None:
             first = planned
@@ -273,7 +276,9 @@ def fresh_order(
     ids = tuple(encoded.ids[i] for i in order)
     return FreshOrder(
         benchmark=Benchmark(benchmark.name, texts, rows, "seeded"),
-        encoded=Encoded(ids, encoded.separator, encoded.n_cut_ids[order]),
+        encoded=dataclasses.replace(
+            encoded, ids=ids, n_cut_ids=encoded.n_cut_ids[order]
+        ),
         seed=int(rng.integers(2**31)),
         uniform=float(rng.random()),
     )
@@ -434,6 +439,7 @@ class Calibrate(ScoringFlags, FirstTextsFlags, ReportFlags):
                     n_draws=self.draws,
                     n_orders=test.n_orders,
                     group_field=self.group_field,
+                    seam=SEAM,
                     begun=announce,
                     progress=progress,
                 )

@@ -27,6 +27,7 @@ from jaxcontam.orders.methods import (
 )
 from jaxcontam.proof.verdict import MIN_EFFECT
 from jaxcontam.reports.flags import check_positive
+from jaxcontam.scoring.pair_plan import SEAM, Seam
 
 RANDOM, ANYWAY = "random", "anyway"
 """Words of `--order`; all others are seed files."""
@@ -44,7 +45,7 @@ class AuditDesign(NamedFields, RecordText):
     roles = ("options", "answer")
     tests: str | None = None
     """Order tests, comma-separated, the deciding one first (default: direction, or
-    adjacency if the order is known to be random, then the other; see: methods). NAME:N
+    adjacency and direction if the order is known to be random; see: methods). NAME:N
     draws N random orders per stratum (default: 9; permutation 99; sharded_t 49; options
     3); options:fixed leaves right options in their places, sharded_t:shards=K takes K
     shards (50)."""
@@ -67,6 +68,13 @@ class AuditDesign(NamedFields, RecordText):
     """Text after each example, as in the training data. chat:user or chat:assistant
     puts each into that turn of the model's chat template, chat:both its question and
     answer into both."""
+    context_tokens: int | None = SEAM.context_tokens
+    """Last tokens of the example before that direction and adjacency let the model
+    read, and"""
+    score_tokens: int | None = SEAM.score_tokens
+    """first tokens of an example that they score, after those that all examples share:
+    order is remembered at the seam. None takes whole examples; a function or server
+    without a tokenizer here counts four characters a token."""
     max_example_tokens: int | None = None
     """Cut longer examples, separator included."""
     limit: int | None = None
@@ -82,7 +90,8 @@ class AuditDesign(NamedFields, RecordText):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_positive(self, "max_example_tokens", "limit")
+        lengths = ("context_tokens", "score_tokens", "max_example_tokens")
+        check_positive(self, *lengths, "limit")
         check_seed(self.seed)
         check_min_effect(self.min_effect)
         _ = self.asked
@@ -118,9 +127,9 @@ class AuditDesign(NamedFields, RecordText):
     def asked(self) -> tuple[AskedTest, ...]:
         """Tests to run, the deciding one first."""
         if self.tests is None:
-            names = (DIRECTION.name, ADJACENCY.name)
             is_random = self.shuffled or self.seed_files
-            return asked_tests(names[::-1] if is_random else names)
+            both = (ADJACENCY.name, DIRECTION.name)
+            return asked_tests(both if is_random else both[1:])
         found = asked_tests(self.tests.split(","))
         names = [test.name for test in found]
         if ADJACENCY.name in names and DIRECTION.name not in names:
@@ -151,6 +160,11 @@ class AuditDesign(NamedFields, RecordText):
     def seed_files(self) -> tuple[Path, ...]:
         """The secret seed of each file that was released."""
         return tuple(Path(word) for word in self.order if word not in (RANDOM, ANYWAY))
+
+    @property
+    def seam(self) -> Seam:
+        """What pair tests score of each pair."""
+        return Seam(self.context_tokens, self.score_tokens)
 
     @property
     def chat_turn(self) -> Turn | None:

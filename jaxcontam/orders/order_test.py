@@ -26,7 +26,7 @@ from jaxcontam.proof.test_row import TestRow
 from jaxcontam.reports.terms import Null, Validity, restricted_null
 from jaxcontam.scoring.cost import Costed, ScoringCost, pair_cost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.pair_plan import PairPlan
+from jaxcontam.scoring.pair_plan import WHOLE, PairPlan, Seam
 from jaxcontam.scoring.plan import ScoringPlan, VersionPlan
 from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
 from jaxcontam.stats.local import Run
@@ -162,6 +162,7 @@ class OrderFile:
         content_digest: Digest of the sorted example digests.
         prefix_id: Put before each sequence if the tokenizer has one.
         n_orders: m; None is the method's own. Pair tests have all orders anyway.
+        seam: What pair tests score of each pair.
     """
 
     n_examples: int
@@ -172,6 +173,7 @@ class OrderFile:
     groups: Sequence[object] | None = None
     prefix_id: int | None = None
     n_orders: int | None = None
+    seam: Seam = WHOLE
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +207,7 @@ class PlannedTest:
         checks: Pre-tests of its own; None: those of the order of the file.
         warnings: What the reader should know before anything is scored.
         alike: One more where all orders score alike; or empty.
+        seam: What is scored of each pair.
     """
 
     benchmark: Benchmark
@@ -221,6 +224,7 @@ class PlannedTest:
     checks: Callable[[], tuple[Pretest, ...]] | None = None
     warnings: tuple[str, ...] = ()
     alike: str = ""
+    seam: Seam = WHOLE
 
     @property
     def is_of_file(self) -> bool:
@@ -231,6 +235,14 @@ class PlannedTest:
     def n_targets(self) -> int:
         """Target tokens that scoring will cost."""
         return self.layout.n_targets
+
+    @property
+    def _n_tokens(self) -> int | None:
+        """Tokens of all examples, as they are cut; None of items."""
+        if self.encoded is None or self.layout.cut is None:
+            return None
+        cut = self.layout.cut - self.encoded.n_cut_ids
+        return int((self.encoded.lengths - cut).sum())
 
     def numbers(
         self, evidence: Evidence, method: TestRow | None = None
@@ -274,6 +286,7 @@ class PlannedTest:
             content_digest=self.content_digest,
             order_provenance=self.order_provenance,
             n_examples=len(self.benchmark),
+            n_tokens=self._n_tokens,
             n_cut=0 if layout.cut is None else int(np.count_nonzero(layout.cut)),
             method=method.name,
             primary=primary,
@@ -284,6 +297,8 @@ class PlannedTest:
             n_orders=n_orders,
             group_field=self.group_field,
             block_field=self.block_field,
+            context_tokens=self.seam.context_tokens,
+            score_tokens=self.seam.score_tokens,
             tokens_scored=self.n_targets - n_cached,
             cached_tokens=n_cached,
             numbers=numbers,
@@ -313,11 +328,12 @@ def plan_test(
     n_orders: int | None = None,
     group_field: str | None = None,
     block_field: str | None = None,
+    seam: Seam = WHOLE,
 ) -> PlannedTest:
     """Design and lay out a test; asks no model.
 
     Orders move examples only within equal values of `group_field`; examples are runs of
-    equal values of `block_field`. See `OrderFile` for the numbers.
+    equal values of `block_field`. See `OrderFile` for the rest.
 
     Raises:
         InputError: If the file has too few examples, no two examples fit the context,
@@ -342,6 +358,7 @@ def plan_test(
             groups=groups,
             prefix_id=prefix_id,
             n_orders=n_orders,
+            seam=seam,
         ),
         encoded,
     )
@@ -368,6 +385,7 @@ def plan_test(
         block_field=block_field,
         warnings=_warnings(benchmark, encoded, layout),
         alike=_ALL_ALIKE,
+        seam=seam if method.scores_pairs else WHOLE,
     )
 
 

@@ -76,6 +76,7 @@ class PairMethod(TestMethod):
             prefix_id=file.prefix_id,
             context=file.context,
             wanted_KSS=None if whole else _needed_pairs(runs_KS, design.orders[:, 0]),
+            seam=file.seam,
         )
         return Layout(
             design=design,

@@ -94,6 +94,7 @@ class Pilot:
     """A benchmark of a finished report.
 
     Attributes:
+        example_tokens: Mean tokens of an example; 0 in older reports.
         symmetry: Symmetry of the pair matrices; 0 where none were scored.
         sd: Method -> standard deviation of what chance adds to one boundary.
         tokens_per_second: Speed of the run, loading and analysis included; None if
@@ -354,7 +355,6 @@ def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
     symmetry = next((one for one in known if one is not None), 0.0)
     sd: dict[str, float] = {}
     effects: list[tuple[bool, float]] = []
-    lengths: list[float] = []
     for row in rows:
         n, effect, se = row.n_examples, row.numbers.effect, row.numbers.effect_se
         n_strata = row.n_strata + row.n_dropped
@@ -364,9 +364,6 @@ def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
             continue
         sd[row.method] = sd_from(design, se)
         effects.append((row.primary, effect))
-        one = FilePlan(n_examples=n, example_tokens=1.0, context=2, symmetry=0.0)
-        tokens = row.tokens_scored + row.cached_tokens
-        lengths.append(tokens / workload(row.method, one, design).n_targets)
     if not sd:
         raise InputError(
             f"{path}: {name}: no standard error of an effect",
@@ -376,8 +373,8 @@ def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
     is_timed = scored and report.wall_seconds
     return Pilot(
         n_examples=rows[0].n_examples,
-        # Equal sequences are scored once, so the largest is the nearest.
-        example_tokens=max(lengths),
+        # Tests may cut examples: that of the longest ones says most.
+        example_tokens=max(row.n_tokens or 0 for row in rows) / rows[0].n_examples,
         context=report.model.context,
         symmetry=symmetry,
         effect=max(effects, key=lambda effect: effect[0])[1],

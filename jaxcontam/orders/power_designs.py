@@ -17,6 +17,7 @@ from jaxcontam.orders.methods import (
 )
 from jaxcontam.orders.pairs import PairMethod
 from jaxcontam.orders.sequences import OrderMethod
+from jaxcontam.scoring.pair_plan import SEAM, Seam
 from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
 from jaxcontam.stats.orders import stratum_size
 from jaxcontam.stats.power import (
@@ -33,7 +34,8 @@ from jaxcontam.stats.power import (
 class FilePlan:
     """A file as far as a plan needs it: N examples, mean ids of one with its separator.
 
-    `symmetry` is the correlation by chance of pair [i, j] with [j, i].
+    `symmetry` is the correlation by chance of pair [i, j] with [j, i]; `seam` is what
+    pair tests score.
     """
 
     n_examples: int
@@ -41,6 +43,7 @@ class FilePlan:
     context: int
     symmetry: float = 0.0
     n_shards: int = N_SHARDS
+    seam: Seam = SEAM
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +114,7 @@ def workload(name: str, file: FilePlan, design: PowerDesign) -> Workload:
             if not row.method.whole:
                 n_each = int(needed_pairs(runs_of(size, length)).sum())
             n_pairs += count * n_each
-        n = n_pairs * tokens
+        n = n_pairs * min(tokens, file.seam.score_tokens or tokens)
         return Workload(n_sequences=n_pairs, n_targets=n, n_read=n)
     m = design.n_orders or 0
     n_used = sum(kind.count * kind.size for kind in design.kinds)

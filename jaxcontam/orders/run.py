@@ -281,6 +281,7 @@ def plan_audit(
                     n_orders=own.n_orders,
                     group_field=design.group_field,
                     block_field=design.block_field,
+                    seam=design.seam,
                 )
             except NothingToPermuteError as e:
                 if method.name == design.test_names[0]:

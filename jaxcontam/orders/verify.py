@@ -71,6 +71,7 @@ def ask_again(directory: Path, asked: Asked) -> tuple[list[str], list[str]]:
         )
         for path in () if benchmarks else command.benchmark:
             check_file(path, ())
+        command = _as_scored(command, report)
         files = read_files(command.benchmark, command)
         checked = check_files(files, command)
         _check_same(report, files, checked)
@@ -102,6 +103,18 @@ def _parsed(words: Sequence[str]) -> Audit:
             return tyro.cli(Audit, args=renewed(words), config=config)
     except SystemExit as e:
         raise InputError("the report's command cannot be read") from e
+
+
+def _as_scored(command: Audit, report: Report) -> Audit:
+    """The command with the seam of the report's rows: a default may have changed."""
+    for row in report.results:
+        if isinstance(row, OrderResult) and TESTS[row.method].scores_pairs:
+            return dataclasses.replace(
+                command,
+                context_tokens=row.context_tokens,
+                score_tokens=row.score_tokens,
+            )
+    return command
 
 
 def _check_same(report: Report, files: AuditFiles, checked: CheckedFiles) -> None:

@@ -110,6 +110,7 @@ _PLAIN = {
     "length_trend": "length that rises or falls along the file",
     "length_steps": "length that rises or falls from one example to the next",
     "alphabetical_trend": "alphabetical order{of_field}",
+    "alphabetical_steps": "alphabetical order{of_field} from one example to the next",
     "number_trend": "numbers in the text{in_field} that rise or fall along the file",
     "number_steps": "numbers in the text{in_field} that rise or fall from one example "
     "to the next",
@@ -136,6 +137,7 @@ _PLAIN = {
     "forward_dates": "dates, times and ordinals that keep counting",
     "forward_names": "names that carry over to the next example",
     "forward_references": "examples that refer to the one before",
+    "forward_lines": "examples that end in the middle, as lines of one text do",
     "forward_turns": "questions before their answers",
     "forward_translations": "examples next to their translations",
     "learned_direction": "a rule that tells which of two examples comes first",

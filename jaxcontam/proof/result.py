@@ -121,6 +121,7 @@ class OrderResult(ResultRow):
             the user's word) or `unknown` (maybe not the one that a model would have
             read).
         n_examples: Examples in the file as loaded.
+        n_tokens: Tokens of all examples, cut ones as they are cut; None for options.
         n_cut: Examples that lost ids to a length limit.
         null: Null hypothesis.
         validity: `exact`, `asymptotic`, or `heuristic` where nothing vouches for the
@@ -130,6 +131,9 @@ class OrderResult(ResultRow):
         n_orders: m, counterfactual orders per stratum.
         group_field: Field within whose values orders move, or None.
         block_field: Field whose runs of equal values take the place of examples.
+        context_tokens: Last tokens of an example that are read before another one, and
+        score_tokens: first tokens of an example that are scored, both beside what all
+            examples share; four characters each without a tokenizer. None is all.
         tokens_scored: Target tokens that went through the model.
         cached_tokens: Target tokens whose scores were reused.
         numbers: What the test computed.
@@ -150,6 +154,7 @@ class OrderResult(ResultRow):
     content_digest: str
     order_provenance: Provenance
     n_examples: int
+    n_tokens: int | None = None
     n_cut: int = 0
     null: Null
     validity: Validity
@@ -161,6 +166,8 @@ class OrderResult(ResultRow):
     cached_tokens: int = 0
     numbers: OrderNumbers
     block_field: str | None = None
+    context_tokens: int | None = None
+    score_tokens: int | None = None
     p_adjusted: float | None = None
     mde_adjusted: float | None = None
     effect_unit: str

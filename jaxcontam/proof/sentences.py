@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from jaxcontam.amounts import amount
+from jaxcontam.amounts import amount, counted
 from jaxcontam.proof.advice import (
     AuditedFile,
     effect_words,
@@ -287,7 +287,18 @@ def chance_sentence(test: OrderResult, words: Words) -> str:
         orders=orders,
         within=within,
     )
-    return f"By chance: {said}.{if_drawn}"
+    return f"By chance: {said}.{_seam_words(test)}{if_drawn}"
+
+
+def _seam_words(test: OrderResult) -> str:
+    """What was scored of each pair; empty for whole examples."""
+    before, scored = test.context_tokens, test.score_tokens
+    parts = []
+    if scored is not None:
+        parts.append(f"the first {counted(scored, 'token')} of an example")
+    if before is not None:
+        parts.append(f"the last {counted(before, 'token')} of the one before it")
+    return f" Scored: {', given '.join(parts)}." if parts else ""
 
 
 def where_sentence(test: OrderResult) -> str | None:

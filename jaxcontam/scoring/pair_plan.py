@@ -2,7 +2,7 @@
 
 Within a stratum examples stand in the order of their ids, and each is scored after
 each other one in the same shapes, so nothing in the plan depends on the order under
-test.
+test. Nor does a `Seam`, which leaves of each pair what lies around its boundary.
 
 Dimension key
     K  strata
@@ -13,13 +13,35 @@ Dimension key
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from jaxcontam.data.encoding import Encoded, ids_before
 from jaxcontam.errors import InputError
 from jaxcontam.stats.orders import cut_to_budget
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Seam:
+    """What a pair test reads and scores of each pair of examples; None is all.
+
+    Attributes:
+        context_tokens: Last tokens of the example before.
+        score_tokens: First tokens of the example itself, the only ones scored.
+
+    Tokens that all examples of the file end or begin with (`"}`) come on top: they tell
+    no example from another.
+    """
+
+    context_tokens: int | None = None
+    score_tokens: int | None = None
+
+
+WHOLE = Seam()
+"""Pairs of whole examples."""
+SEAM = Seam(context_tokens=32, score_tokens=24)
+"""What an audit scores unless it is told otherwise."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +64,7 @@ class PairGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class GroupSizes:
-    """Sizes that the cost of groups depends on; (G,) int64, in no order that counts."""
+    """Sizes that the cost of groups depends on; (G,) int64."""
 
     prefix: np.ndarray
     longest: np.ndarray
@@ -60,7 +82,9 @@ class PairPlan:
         cut: (N,) ids removed from each example in all.
         start: Ids before each prefix.
         most: For each stratum the ids to which its examples are cut, or None.
-        lengths: (K, S) ids of each example, cut; 0 in padding.
+        before: (K, S) last ids of each example that are read before others; 0 in
+            padding.
+        scored: (K, S) first ids of each that are scored; 0 in padding.
         wanted: (K, S, S) bool, whether [k, i, j] is scored: j after i.
     """
 
@@ -69,7 +93,8 @@ class PairPlan:
     encoded: Encoded
     start: np.ndarray
     most: tuple[int | None, ...]
-    lengths: np.ndarray
+    before: np.ndarray
+    scored: np.ndarray
     wanted: np.ndarray
 
     @property
@@ -80,15 +105,15 @@ class PairPlan:
     @property
     def n_targets(self) -> int:
         """Target tokens that scoring will cost."""
-        return int((self.wanted.sum(axis=1) * self.lengths).sum())
+        return int((self.wanted.sum(axis=1) * self.scored).sum())
 
     @property
     def sizes(self) -> GroupSizes:
         """Sizes of `groups`, on which their cost depends."""
-        there_KS = self.lengths > 0
-        targets_KSS = self.wanted * self.lengths[:, None]
+        there_KS = self.scored > 0
+        targets_KSS = self.wanted * self.scored[:, None]
         return GroupSizes(
-            prefix=(len(self.start) + self.lengths)[there_KS],
+            prefix=(len(self.start) + self.before)[there_KS],
             longest=targets_KSS.max(axis=2, initial=0)[there_KS],
             n_continuations=self.wanted.sum(axis=2)[there_KS],
             n_targets=targets_KSS.sum(axis=2)[there_KS],
@@ -96,11 +121,11 @@ class PairPlan:
 
     @property
     def has_repeats(self) -> bool:
-        """True if two examples have the same ids, as they are cut."""
+        """True if two examples have the same ids before others."""
         ids = {
-            self.encoded.cut(i, most).tobytes()
-            for members, most in zip(self.members, self.most, strict=True)
-            for i in members.tolist()
+            own[len(own) - n :].tobytes()
+            for members, before in zip(self._ids(), self.before.tolist(), strict=True)
+            for own, n in zip(members, before, strict=False)
         }
         return len(ids) < sum(map(len, self.members))
 
@@ -108,22 +133,28 @@ class PairPlan:
     def groups(self) -> tuple[PairGroup, ...]:
         """One a stratum and example."""
         groups = []
-        for k, indices in enumerate(self.members):
-            members = indices.tolist()
-            ids = [self.encoded.cut(i, self.most[k]) for i in members]
+        for k, ids in enumerate(self._ids()):
+            members = self.members[k].tolist()
+            before, scored = self.before[k].tolist(), self.scored[k].tolist()
             contents = [(len(own), own.tobytes()) for own in ids]
             by_content = sorted(range(len(ids)), key=contents.__getitem__)
             for place in by_content:
                 others = [other for other in by_content if self.wanted[k, place, other]]
+                last = ids[place][len(ids[place]) - before[place] :]
                 groups.append(
                     PairGroup(
-                        prefix=np.concatenate([self.start, ids[place]]),
-                        continuations=tuple(ids[other] for other in others),
+                        prefix=np.concatenate([self.start, last]),
+                        continuations=tuple(ids[j][: scored[j]] for j in others),
                         example=members[place],
                         others=tuple(members[other] for other in others),
                     )
                 )
         return tuple(groups)
+
+    def _ids(self) -> Iterator[list[np.ndarray]]:
+        """Ids of the examples of each stratum, cut."""
+        for members, most in zip(self.members, self.most, strict=True):
+            yield [self.encoded.cut(i, most) for i in members.tolist()]
 
     def matrices(self, logprobs: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
         """Pair matrices in published order, (K, S, S) float64, from scores of groups.
@@ -152,10 +183,11 @@ def plan_pairs(
     prefix_id: int | None,
     context: int,
     wanted_KSS: np.ndarray | None = None,
+    seam: Seam = WHOLE,
 ) -> PairPlan:
     """Lay out ordered pairs of each stratum: all, or those that are wanted.
 
-    A stratum whose two longest examples do not fit the context together is cut, each
+    A stratum with two examples that do not fit the context together is cut, each
     example to the same largest length that fits. `wanted_KSS` is true where [k, i, j]
     is to be scored, at least one pair of each example, none with itself.
     """
@@ -166,8 +198,12 @@ def plan_pairs(
     most: list[int | None] = [None] * len(strata)
     if len(strata):
         lengths_KS[there_KS] = encoded.lengths[np.concatenate(strata)]
+    n_before, n_scored = _seam_ids(encoded, seam)
+    # Whichever of the two longest comes first.
     longest_K2 = np.sort(lengths_KS, axis=1)[:, -2:]
-    for k in np.flatnonzero(longest_K2.sum(axis=1) > context - 1).tolist():
+    first_K2, then_K2 = longest_K2[:, ::-1], longest_K2
+    fits_K2 = np.minimum(first_K2, n_before) + np.minimum(then_K2, n_scored)
+    for k in np.flatnonzero(fits_K2.max(axis=1, initial=0) > context - 1).tolist():
         length = cut_to_budget(longest_K2[k], context - 1)
         assert length is not None
         if length <= len(encoded.separator):
@@ -187,6 +223,30 @@ def plan_pairs(
         encoded=encoded,
         start=ids_before(prefix_id, encoded.ids),
         most=tuple(most),
-        lengths=lengths_KS,
+        before=np.minimum(lengths_KS, n_before),
+        scored=np.minimum(lengths_KS, n_scored),
         wanted=all_KSS if wanted_KSS is None else wanted_KSS,
     )
+
+
+def _seam_ids(encoded: Encoded, seam: Seam) -> tuple[int, int]:
+    """Ids of an example that are read before others, and those that are scored."""
+    n_before = n_scored = int(encoded.lengths.max(initial=0))
+    if seam.context_tokens is not None:
+        shared = _n_shared(tuple(ids[::-1] for ids in encoded.ids))
+        n_before = shared + encoded.token_size * seam.context_tokens
+    if seam.score_tokens is not None:
+        n_scored = _n_shared(encoded.ids) + encoded.token_size * seam.score_tokens
+    return n_before, n_scored
+
+
+def _n_shared(texts: Sequence[np.ndarray]) -> int:
+    """Ids with which all texts begin."""
+    shared = texts[0] if texts else np.zeros(0, np.int32)
+    for ids in texts:
+        if not len(shared):
+            break
+        n = min(len(ids), len(shared))
+        differs = np.flatnonzero(ids[:n] != shared[:n])
+        shared = shared[: differs[0] if len(differs) else n]
+    return len(shared)

@@ -35,23 +35,25 @@ PairForward = Callable[..., Any]
 class PairBatch:
     """Groups that are scored together, of which a device takes `at_once` side by side.
 
-    `n_rows` is I, `length` P and T, padding included.
+    `n_rows` is I, `n_prefix` P and `length` T, padding included.
     """
 
     groups: tuple[int, ...]
     n_rows: int
     n_continuations: int
+    n_prefix: int
     length: int
     at_once: int
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape that tells its compiled program from others."""
-        return (self.n_rows, self.n_continuations, self.length, self.at_once)
+        """Shape that tells its compiled program from others: (I, K, P, T, at_once)."""
+        sizes = (self.n_rows, self.n_continuations, self.n_prefix, self.length)
+        return (*sizes, self.at_once)
 
     def __str__(self) -> str:
-        n = self.at_once * (1 + self.n_continuations)
-        return f"{n} rows of {self.length} ids"
+        n = self.at_once * self.n_continuations
+        return f"{n} rows of {self.length} ids after prefixes of {self.n_prefix}"
 
     def halves(self) -> list["PairBatch"]:
         """The same groups with half as many side by side; none where one is alone."""
@@ -59,8 +61,11 @@ class PairBatch:
             return []
         at_once = -(-self.at_once // 2)
         n_rows = self.n_rows // self.at_once * at_once
-        shape = (n_rows, self.n_continuations, self.length, at_once)
-        return [PairBatch(groups, *shape) for groups in parts(self.groups, n_rows)]
+        one = dataclasses.replace(self, n_rows=n_rows, at_once=at_once)
+        return [
+            dataclasses.replace(one, groups=groups)
+            for groups in parts(self.groups, n_rows)
+        ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -128,20 +133,18 @@ class PairScorer:
 
     def plan(self, groups: Sequence[PairGroup]) -> list[PairBatch]:
         """Batches of few shapes; they follow from the groups, not from the store."""
-        K = max((len(group.continuations) for group in groups), default=0)
+        sizes = sizes_of(groups)
         batches = []
-        for length, members in groups_by_length(groups, self._buckets).items():
-            shape = self._shape(length, K)
+        for bucket, members in groups_by_length(sizes, self._buckets).items():
+            shape = self._shape(sizes, bucket)
             batches += [PairBatch(some, *shape) for some in parts(members, shape[0])]
         return batches
 
     def n_batches(self, sizes: GroupSizes) -> dict[tuple[int, ...], int]:
         """Number of batches of each shape in a `plan` of groups of these sizes."""
-        longest_G = _longest(sizes.prefix, sizes.longest, self.context)
-        K = int(sizes.n_continuations.max(initial=0))
         found = {}
-        for length, members in by_bucket(longest_G, self._buckets).items():
-            shape = self._shape(length, K)
+        for bucket, members in groups_by_length(sizes, self._buckets).items():
+            shape = self._shape(sizes, bucket)
             found[shape] = -(-len(members) // shape[0])
         return found
 
@@ -149,39 +152,58 @@ class PairScorer:
     def _buckets(self) -> list[int]:
         return bucket_lengths(self.context, few_shapes=self.few_shapes)
 
-    def _shape(self, length: int, K: int) -> tuple[int, int, int, int]:
-        """`PairBatch.shape` of a padded length."""
-        at_once = max(1, self.batch_tokens // (length * (1 + K)))
+    def _shape(self, sizes: GroupSizes, bucket: int) -> tuple[int, int, int, int, int]:
+        """`PairBatch.shape` of groups of a padded length."""
+        P, T = padded_lengths(sizes, bucket, few_shapes=self.few_shapes)
+        K = int(sizes.n_continuations.max())
+        at_once = max(1, self.batch_tokens // (P + K * T))
         # Each device call has overhead, which four steps share.
-        return self.n_devices * 4 * at_once, K, length, at_once
+        return self.n_devices * 4 * at_once, K, P, T, at_once
 
 
-def groups_by_length(
-    groups: Sequence[PairGroup], buckets: Sequence[int]
-) -> dict[int, list[int]]:
-    """Padded lengths, one for prefix and continuations, and the groups of each.
+def sizes_of(groups: Sequence[PairGroup]) -> GroupSizes:
+    """Sizes of laid-out groups, in their order."""
+    lengths = [[len(ids) for ids in group.continuations] for group in groups]
+    for i, (group, own) in enumerate(zip(groups, lengths, strict=True)):
+        if not len(group.prefix) or not min(own, default=0):
+            raise ValueError(f"group {i}: its prefix or a continuation is empty")
+    return GroupSizes(
+        prefix=np.array([len(group.prefix) for group in groups], np.int64),
+        longest=np.array([max(own) for own in lengths], np.int64),
+        n_continuations=np.array([len(own) for own in lengths], np.int64),
+        n_targets=np.array([sum(own) for own in lengths], np.int64),
+    )
 
-    The last of the padded lengths is the context, which a prefix and a continuation
-    together may not exceed.
+
+def groups_by_length(sizes: GroupSizes, buckets: Sequence[int]) -> dict[int, list[int]]:
+    """Buckets of the longer of prefix and continuations, and the groups of each.
+
+    The last bucket is the context, which a prefix and a continuation together may not
+    exceed.
     """
     context = buckets[-1]
-    longest_G = np.zeros(len(groups), np.int64)
-    for i, group in enumerate(groups):
-        longest_G[i] = longest = max(len(ids) for ids in group.continuations)
-        if not len(group.prefix) or not min(len(c) for c in group.continuations):
-            raise ValueError(f"group {i}: its prefix or a continuation is empty")
-        if len(group.prefix) + longest > context + 1:
-            raise ValueError(
-                f"group {i}: {len(group.prefix)} + {longest} ids exceed the "
-                f"context of {context}"
-            )
-    prefix_G = np.array([len(group.prefix) for group in groups], np.int64)
-    return by_bucket(_longest(prefix_G, longest_G, context), buckets)
+    too_long = np.flatnonzero(sizes.prefix + sizes.longest > context + 1)
+    if len(too_long):
+        i = int(too_long[0])
+        raise ValueError(
+            f"group {i}: {sizes.prefix[i]} + {sizes.longest[i]} ids exceed the context "
+            f"of {context}"
+        )
+    longest_G = np.minimum(np.maximum(sizes.prefix, sizes.longest), context)
+    return by_bucket(longest_G, buckets)
 
 
-def _longest(prefix_G: np.ndarray, longest_G: np.ndarray, context: int) -> np.ndarray:
-    """(G,) ids of a prefix or its longest continuation, at most the context."""
-    return np.minimum(np.maximum(prefix_G, longest_G), context)
+def padded_lengths(
+    sizes: GroupSizes, bucket: int, *, few_shapes: bool = False
+) -> tuple[int, int]:
+    """P and T of groups of a bucket: no longer than any prefix, or continuation, is.
+
+    Accelerators get multiples of 16, as their tiles are.
+    """
+    step = 16 if few_shapes else 1
+    longest = (int(sizes.prefix.max()), int(sizes.longest.max()))
+    P, T = (min(bucket, -(-n // step) * step) for n in longest)
+    return P, T
 
 
 def by_continuation(group: PairGroup, scores_T: np.ndarray) -> list[np.ndarray]:
@@ -205,7 +227,7 @@ def pair_inputs(
     batch: PairBatch, groups: Sequence[PairGroup]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Inputs of a batch; zeros pad the ends, where nothing looks back."""
-    prefixes_IP = np.zeros((batch.n_rows, batch.length), np.int32)
+    prefixes_IP = np.zeros((batch.n_rows, batch.n_prefix), np.int32)
     lengths_I = np.ones(batch.n_rows, np.int32)
     ids_IKT = np.zeros((batch.n_rows, batch.n_continuations, batch.length), np.int32)
     for row, index in enumerate(batch.groups):

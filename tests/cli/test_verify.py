@@ -27,9 +27,10 @@ def reports(pulse, tmp_path_factory):
     matrix = str(folder / "m.npy")
     np.save(matrix, np.random.default_rng(0).normal(size=(20, 5)))
     audit = ["audit", str(pulse / "model")]
+    both = ("--tests", "direction,adjacency")
     plain, other = (str(pulse / f"sets/pydocs-{name}.txt") for name in ("50", "0a"))
     words = {
-        "grouped": [*audit, str(grouped), "--group-field", "half"],
+        "grouped": [*audit, str(grouped), "--group-field", "half", *both],
         "ordered": [*audit, str(ordered), "--order", "anyway"],
         "quick": [*audit, plain, "--tests", "direction"],
         "reversal": [*audit, plain, other, "--tests", "reversal"],

@@ -81,9 +81,9 @@ def test_likelihoods_are_compared_over_pairs_that_stand_there():
 
 def test_silent_reference_leaves_the_proof(file, tokenizer, tmp_path):
     seen, new = follower(file, tokenizer), random_bigrams(5)
-    document = audited(file, tokenizer, tmp_path, seen, new, tests=None)
+    tests = "direction,adjacency"
+    document = audited(file, tokenizer, tmp_path, seen, new, tests=tests)
     rows = {row["method"]: row for row in document["results"]}
-    assert set(rows) == {"direction", "adjacency"}
     assert rows["direction"]["verdict"] == "contaminated"
     for row in rows.values():
         reference = row["reference"]

@@ -7,14 +7,14 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.encoding import encode_examples
+from jaxcontam.data.encoding import CharacterTokenizer, encode_examples
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.scoring.cost import pair_cost
 from jaxcontam.scoring.identity import ScoreIdentity
 from jaxcontam.scoring.local import checkpoint_scorer
-from jaxcontam.scoring.pair_plan import PairPlan, plan_pairs
+from jaxcontam.scoring.pair_plan import WHOLE, PairPlan, Seam, plan_pairs
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.store import ScoreStore
@@ -43,15 +43,19 @@ def texts_of(n, seed=0):
     return ["".join(rng.choice(LETTERS, rng.integers(5, 40))) for _ in range(n)]
 
 
-def planned(texts, ids, name, *, context=CONTEXT):
+SEAM = Seam(context_tokens=7, score_tokens=5)
+
+
+def planned(texts, ids, name, *, context=CONTEXT, seam=WHOLE):
     benchmark = Benchmark("x", tuple(texts), (None,) * len(texts))
-    how = {"prefix_id": 0, "context": context, "seed": 0}
+    how = {"prefix_id": 0, "context": context, "seed": 0, "seam": seam}
     return plan_test(benchmark, ids, order_method(name), **how)
 
 
-def pairs_of(model, texts):
+def pairs_of(model, texts, seam):
     ids = encode_examples(model.tokenizer, texts)
-    found = planned(texts, ids, "adjacency", context=model.config.context)
+    context = model.config.context
+    found = planned(texts, ids, "adjacency", context=context, seam=seam)
     return score_test(found, checkpoint_scorer(model, store=None)).evidence.pairs
 
 
@@ -61,14 +65,15 @@ def test_no_stratum_is_too_small_to_centre():
         assert FEWEST_EXAMPLES <= min(sizes) <= max(sizes) <= 8
 
 
-def test_pairs_follow_the_examples_wherever_the_file_puts_them(model):
+@pytest.mark.parametrize("seam", [WHOLE, SEAM])
+def test_pairs_follow_the_examples_wherever_the_file_puts_them(model, seam):
     """To the bit; equal examples have equal rows and columns."""
     texts = texts_of(14)
     texts += [texts[8], texts[8]]
     rng = np.random.default_rng(3)
     order = np.concatenate([rng.permutation(8), 8 + rng.permutation(8)])
-    pairs = pairs_of(model, texts)
-    moved = pairs_of(model, [texts[i] for i in order])
+    pairs = pairs_of(model, texts, seam)
+    moved = pairs_of(model, [texts[i] for i in order], seam)
     for k in range(2):
         local = order[8 * k : 8 * k + 8] - 8 * k
         np.testing.assert_array_equal(moved[k], pairs[k][np.ix_(local, local)])
@@ -76,6 +81,12 @@ def test_pairs_follow_the_examples_wherever_the_file_puts_them(model):
     others = [1, 2, 3, 4, 5]
     np.testing.assert_array_equal(pairs[1][0, others], pairs[1][6, others])
     np.testing.assert_array_equal(pairs[1][others, 0], pairs[1][others, 7])
+
+
+def ids_text(ids):
+    """Printable ASCII and a newline, back from ids of `encoded`."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    return "".join(alphabet[i].replace("\u010a", "\n") for i in ids.tolist())
 
 
 def test_cut_is_the_same_for_all_examples_of_a_stratum():
@@ -97,8 +108,31 @@ def test_two_examples_that_fill_the_context_are_not_cut():
     assert not plan.cut.any()
 
 
-def planned_pairs(texts, name="adjacency", **kwargs):
-    return planned(texts, encoded(texts, **kwargs), name).layout.plan
+def test_a_seam_keeps_what_lies_around_the_boundary():
+    """Beside what all examples share at either end: brackets here."""
+    texts = [f"<<{text}>" for text in ["abcdef", "ghi", "jklmnopqr", "st", "u"]]
+    ids = encoded(texts, separator="\n")
+    seam = Seam(context_tokens=2, score_tokens=3)
+    plan = plan_pairs([np.arange(5)], ids, prefix_id=0, context=CONTEXT, seam=seam)
+    group = next(one for one in plan.groups if one.example == 0)
+    assert ids_text(group.prefix[1:]) == "ef>\n"
+    own = dict(zip(group.others, map(ids_text, group.continuations), strict=True))
+    assert own == {1: "<<ghi", 2: "<<jkl", 3: "<<st>", 4: "<<u>\n"}
+    assert not plan.cut.any()
+
+
+def test_characters_are_four_a_token():
+    texts = ["abcdefghijkl", "mnopqrstuvwx", "yz0123456789", "ABCDEFGHIJKL"]
+    ids = encode_examples(CharacterTokenizer(), texts)
+    seam = Seam(context_tokens=1, score_tokens=2)
+    plan = plan_pairs([np.arange(4)], ids, prefix_id=None, context=99, seam=seam)
+    (group, *_) = plan.groups
+    assert len(group.prefix) == 4 + 1
+    assert {len(own) for own in group.continuations} == {8}
+
+
+def planned_pairs(texts, name="adjacency", *, seam=WHOLE, **kwargs):
+    return planned(texts, encoded(texts, **kwargs), name, seam=seam).layout.plan
 
 
 def scorer_with(folder):
@@ -114,10 +148,11 @@ def scorer_with(folder):
     return Scorer(unasked, **shape, pairs=PairScorer(unasked, **shape, store=store))
 
 
+@pytest.mark.parametrize("seam", [WHOLE, SEAM])
 @pytest.mark.parametrize("name", ["adjacency", "direction"])
-def test_sizes_are_those_of_the_groups(name):
+def test_sizes_are_those_of_the_groups(name, seam):
     # Rows of up to 90 ids are cut.
-    plan = planned_pairs([*texts_of(37), "x" * 90, "y" * 90], name)
+    plan = planned_pairs([*texts_of(37), "x" * 90, "y" * 90], name, seam=seam)
     groups = [[len(ids) for ids in group.continuations] for group in plan.groups]
     found = [
         (len(group.prefix), max(own), len(own), sum(own))

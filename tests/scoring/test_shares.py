@@ -192,7 +192,8 @@ def test_dry_run_says_what_would_be_scored_and_writes_nothing(
     pulse, benchmark, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    words = ["audit", str(pulse / "model"), str(benchmark)]
+    tests = ["--tests", "direction,adjacency"]
+    words = ["audit", str(pulse / "model"), str(benchmark), *tests]
     files = sorted(tmp_path.rglob("*"))
     assert main([*words, "--dry-run", "--json", "--price", "30"]) == 0
     before = json.loads(capsys.readouterr().out)

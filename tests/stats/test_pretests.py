@@ -1,5 +1,6 @@
 """Pre-tests: shuffled files pass, sorted and grouped ones are caught, blind or not."""
 
+import inspect
 import itertools
 import math
 
@@ -82,7 +83,14 @@ LENGTHS = np.random.default_rng(3).integers(1, 40, 100) + 100 * (np.arange(100) 
             {"length_autocorrelation", "length_trend"},
             {},
         ),
-        (sorted(ROWS), {}, {"alphabetical_trend"}, {}),
+        (sorted(ROWS), {}, {"alphabetical_trend", "alphabetical_steps"}, {}),
+        # Four kinds, each a run: a trend, and no steps.
+        (
+            [f"{'abcd'[i // 50]} {row}" for i, row in enumerate(ROWS)],
+            {},
+            {"alphabetical_trend"},
+            {"alphabetical_steps"},
+        ),
         # Lengths and labels that alternate have no trend.
         (
             ["x" * n for n in LENGTHS.tolist()],
@@ -151,7 +159,8 @@ def test_every_field_is_looked_at_for_what_it_can_show():
     texts = [f"{row['id']}: {row['question']}" for row in rows]
     battery = pretest_battery(texts, columns(rows), seed=0)
     names = {test.name for test in battery if not test.name.startswith("blind")}
-    of_id = {"number_trend:id", "number_steps:id"}
+    steps = {"number_steps:id"}
+    of_id = {"number_trend:id", *steps}
     of_level = {f"label_{x}:level" for x in ("trend", "autocorrelation", "steps")}
     assert {name for name in names if ":" in name} == of_id | of_level | {
         "equal_neighbours:label",
@@ -159,17 +168,32 @@ def test_every_field_is_looked_at_for_what_it_can_show():
         "equal_neighbours:level",
         "shared_context:passage",
         "alphabetical_trend:question",
+        "alphabetical_steps:question",
     }
     # A reversal needs only what points forwards. The first number of these texts is
     # the id, which is checked by its own name.
     forward = ["numbers", "dates", "names", "references", "turns", "translations"]
-    assert {test.name for test in battery if test.directional} == of_id | {
-        *("length_trend", "length_steps", "alphabetical_trend"),
-        *("alphabetical_trend:question", "label_steps:level", "learned_direction"),
+    forward.append("lines")
+    assert {test.name for test in battery if test.directional} == steps | {
+        *("length_steps", "alphabetical_steps", "alphabetical_steps:question"),
+        *("label_steps:level", "learned_direction"),
         *(f"blind_direction:{kind}" for kind in ("words", "characters")),
         *(f"forward_{name}" for name in forward),
     }
     assert columns([None] * 40) == {}
+
+
+def test_lines_of_one_text_are_known_in_any_order():
+    """Rows that end alike are a template; a source file's do not."""
+    lines = [line for line in inspect.getsource(blind).splitlines() if line.strip()]
+    asked = [f"{row} Answer:" for row in ROWS]
+    for texts, is_list in ((lines, False), (asked, True), (ROWS, True)):
+        found = {test.name: test for test in pretest_battery(texts, {}, seed=0)}
+        assert found["forward_lines"].passed == is_list
+        assert found["forward_lines"].note is None
+    told = [f"It {row}" if i % 8 == 0 else row for i, row in enumerate(ROWS)]
+    (note,) = (test.note for test in pretest_battery(told, {}, seed=0) if test.note)
+    assert note.startswith("25 of 200 examples begin with a word such as this")
 
 
 @pytest.mark.parametrize("suffix", ["", ":id"])

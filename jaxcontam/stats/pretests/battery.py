@@ -54,11 +54,10 @@ __all__ = ["LEVEL", "pretest_battery"]
 N_PERMUTATIONS = 9_999
 # Settles what is no evidence.
 _FIRST_PERMUTATIONS = 499
-# Kinds of checks that change their sign if the file is read backwards. Neighbours that
-# are alike are so in both directions, and a file sorted by a label with few values has
-# few places that have a direction.
-_DIRECTIONAL = ("alphabetical_trend", "label_steps", "length_steps", "length_trend")
-_DIRECTIONAL += ("number_steps", "number_trend")
+# Kinds of checks that see a direction in runs of a few examples, as reversals do.
+# Neighbours that are alike are so in both directions; a trend along the whole file, or
+# labels that come in a few runs, leave such runs next to none.
+_DIRECTIONAL = ("alphabetical_steps", "label_steps", "length_steps", "number_steps")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -208,7 +207,7 @@ def _checks_of_texts(
     yield Check("length_autocorrelation", autocorrelation(length_rank_N))
     yield Check("length_trend", trend(length_rank_N))
     yield Check("length_steps", steps(lengths))
-    yield Check("alphabetical_trend", trend(sorted_ranks(texts)))
+    yield from _alphabetical("", texts)
     numbers_N = first_numbers(texts)
     if numbers_N is not None and not _stand_in_a_field(numbers_N, fields):
         yield from _checks_of_numbers("", numbers_N)
@@ -258,8 +257,7 @@ def _checks_of_fields(fields: Sequence[Field]) -> Iterator[Check]:
             order_N = natural_order(field.values)
             yield from _checks_of_numbers(f":{field.name}", order_N, remedy=less)
         else:
-            ranks_N = sorted_ranks([str(value) for value in field.values])
-            yield Check(f"alphabetical_trend:{field.name}", trend(ranks_N))
+            yield from _alphabetical(f":{field.name}", [*map(str, field.values)])
 
 
 def _checks_of_label(field: Field) -> Iterator[Check]:
@@ -277,6 +275,12 @@ def _checks_of_label(field: Field) -> Iterator[Check]:
     for kind, statistic in found.items():
         counts = kind == "equal_neighbours"
         yield Check(f"{kind}:{field.name}", statistic, counts=counts, remedy=strata)
+
+
+def _alphabetical(suffix: str, texts: Sequence[str]) -> Iterator[Check]:
+    ranks_N = sorted_ranks(texts)
+    yield Check(f"alphabetical_trend{suffix}", trend(ranks_N))
+    yield Check(f"alphabetical_steps{suffix}", steps(ranks_N))
 
 
 def _checks_of_numbers(

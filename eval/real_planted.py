@@ -1,0 +1,286 @@
+"""What of a planted order does a public pretrained model keep?
+
+A model of `eval.real_models` goes on training on documentation, in which sets of
+questions or of paragraphs stand 0 to 16 times in one random order. Then each set is
+audited beside the untouched model, its pairs are scored with less and less of the two
+examples, and its texts are ranked against unread ones.
+"""
+
+import dataclasses
+import itertools
+import math
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import jaxcontam
+from eval.python_docs import read_python_docs
+from eval.study import Clock, Grid, Records, grouped, say
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.orders.methods import order_method
+from jaxcontam.orders.order_test import plan_test
+from jaxcontam.reports.report_files import make_folder, replace_bytes
+from jaxcontam.scoring.load import load
+from jaxcontam.scoring.opened import OpenModel
+from jaxcontam.scoring.pair_plan import PairPlan, Seam
+from jaxcontam.stats.direction import needed_pairs
+from train.audits import encode_planted
+from train.config import Config, RunOptions
+from train.optimizer import Optimizer
+from train.plant import PlannedSet
+from train.pretrain import read_start
+from train.run import pretrain
+from train.run_folder import MODEL_DIR
+
+_Row = dict[str, Any]
+COPIES = (0, 1, 2, 4, 8, 16)
+RATES = (1e-4, 3e-5)
+# Examples of a set, and about how many characters one has: 20 and 120 tokens.
+LENGTHS = {"short": (80, 80), "long": (48, 480)}
+CONTEXTS = (None, 32, 16, 8)
+"""Last tokens of the example before that are read; None is all."""
+FIRST = (1, 2, 4, 8, 16, 24, 32, 48, 10_000)
+"""First tokens of an example that are summed; the last is all."""
+SCORES = ("loss", "zlib", "min_k", "min_k_pp", "reference")
+# Background of a run, in tokens of all of its sets.
+_BACKGROUND = 10
+_ROW_TOKENS, _BATCH_ROWS = 256, 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cell:
+    """One model to train."""
+
+    length: str
+    rate: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Name of its record."""
+        return f"planted-{self.length}-{self.rate:g}-{self.seed}"
+
+
+def cells(seeds: Sequence[int]) -> list[Cell]:
+    """Models of the study: those of short examples, which cost least, first."""
+    places = itertools.product(LENGTHS, seeds, RATES)
+    return [Cell(length, rate, seed) for length, seed, rate in places]
+
+
+def planted_rows(
+    path: Path, cell: Cell, records: Records, out: Path, *, tiny: bool
+) -> list[_Row]:
+    """A row a set of one model, made or read."""
+    inputs = (path.name, dataclasses.asdict(cell), tiny)
+    if (kept := records.read(cell.name, *inputs)) is None:
+        say(cell.name)
+        clock = Clock.start()
+        rows = list(_made(path, cell, out / cell.name, tiny=tiny))
+        kept = {"rows": rows, "cpu_seconds": clock.cost()["cpu_seconds"]}
+        records.write(cell.name, kept, *inputs)
+        # A model is half a gigabyte, and its seed makes it again.
+        shutil.rmtree(out / cell.name)
+    return [{**dataclasses.asdict(cell), **row} for row in kept["rows"]]
+
+
+def _made(path: Path, cell: Cell, out: Path, *, tiny: bool) -> Iterator[_Row]:
+    n, texts = LENGTHS[cell.length][0], _texts(cell)
+    copies = COPIES
+    if tiny:
+        n, copies = 8, (0, 2)
+    sets = []
+    for i, number in enumerate(copies):
+        own = tuple(texts[i * n : (i + 1) * n])
+        benchmark = Benchmark(f"copies-{number}", own, (None,) * n, "seeded")
+        sets.append(PlannedSet(benchmark=benchmark, copies=number))
+    unread = texts[len(copies) * n :][: 2 * n]
+    start = read_start(str(path))
+    config = Config(
+        name=path.stem,
+        decoder=start.checkpoint.config,
+        model_type=start.raw_config["model_type"],
+        batch_rows=1 if tiny else _BATCH_ROWS,
+        row_tokens=16 if tiny else _ROW_TOKENS,
+        optimizer=Optimizer(peak_rate=cell.rate, schedule="constant"),
+    )
+    encoded = start.checkpoint.tokenizer.encode_batch(texts[: len(copies) * n])
+    n_tokens = sum(len(one.ids) for one in encoded)
+    manifest = pretrain(
+        read_python_docs().documents,
+        sets,
+        config,
+        out=out,
+        seed=cell.seed,
+        options=RunOptions(
+            background_tokens=500 if tiny else _BACKGROUND * n_tokens,
+            allow_overlap=True,
+        ),
+        start=start,
+    )
+    if not manifest.finished:
+        raise KeyboardInterrupt
+    del start
+    model, reference = load(str(out / MODEL_DIR)), load(str(path))
+    written = {one.benchmark.name: one.benchmark.texts for one in sets}
+    files = _written(out / "files", written)
+    (others,) = _written(out / "files", {"unread": unread}).values()
+    for one in sets:
+        ids = encode_planted(model.tokenizer, one.benchmark, manifest)
+        file = files[one.benchmark.name]
+        ranked = jaxcontam.membership(
+            model,
+            members=file,
+            nonmembers=others,
+            reference=reference,
+            scores=SCORES,
+            progress=_nothing,
+        )
+        yield {
+            "copies": one.copies,
+            "z": dict(_curve(model, one.benchmark, ids)),
+            "auc": {name: round(auc, 4) for name, auc in ranked.auc.items()},
+            **_audit(model, reference, file),
+        }
+
+
+def _texts(cell: Cell) -> list[str]:
+    """Texts of the length in an order of the seed, each once."""
+    docs = read_python_docs()
+    size = LENGTHS[cell.length][1]
+    texts = [one.text for one in docs.questions]
+    if cell.length == "long":
+        # From documents, one piece each: neighbours share no document.
+        flat = [" ".join(text.split()) for text in docs.documents]
+        texts = [text[: text.rfind(" ", 0, size)] for text in flat if len(text) > size]
+    texts = list(dict.fromkeys(texts))
+    order = np.random.default_rng([cell.seed, 50]).permutation(len(texts))
+    return [texts[i] for i in order.tolist()]
+
+
+def _curve(
+    model: OpenModel, benchmark: Benchmark, encoded: Any
+) -> Iterator[tuple[str, list[float]]]:
+    """Z of direction by how much of the example before is read, and `FIRST`."""
+    method = order_method("direction")
+    scorer = model.make_scorer(store=None)
+    longest = int(encoded.lengths.max())
+    for context in CONTEXTS:
+        if context is not None and context >= longest:
+            continue
+        planned = plan_test(
+            benchmark,
+            encoded,
+            method,
+            prefix_id=model.prefix_id,
+            context=model.context,
+            seed=0,
+            seam=Seam(context_tokens=context),
+        )
+        plan = planned.layout.plan
+        assert isinstance(plan, PairPlan) and scorer.pairs is not None
+        found = scorer.pairs.logprobs(plan.groups).logprobs
+        values = []
+        for n in FIRST:
+            cut = [[ids[:n] for ids in group] for group in found]
+            numbers = planned.numbers(planned.layout.pair_evidence(cut))
+            values.append(_z(numbers.effect, numbers.effect_se))
+        yield str(context), values
+
+
+def _audit(model: OpenModel, reference: OpenModel, file: Path) -> _Row:
+    """What a user is told beside the untouched model, and the pairs it rests on."""
+    found = jaxcontam.audit(
+        model,
+        file,
+        reference=reference,
+        tests="direction,adjacency",
+        order="anyway",
+        progress=_nothing,
+    )
+    direction, adjacency = found.results
+    beside, (evidence, _) = direction.reference, found.evidence
+    assert beside is not None and evidence is not None
+    assert evidence.pairs is not None and evidence.reference_pairs is not None
+    assert evidence.runs is not None
+    # Strata have eight examples each.
+    needed_KSS = np.stack([needed_pairs(runs_S) for runs_S in evidence.runs])
+    pairs_P2 = np.stack(
+        [evidence.pairs[needed_KSS], evidence.reference_pairs[needed_KSS]], axis=1
+    )
+    return {
+        "verdict": found.verdict,
+        "direction_p": direction.p_value,
+        "adjacency_p": adjacency.p_value,
+        "effect": direction.effect,
+        "reference_p": beside.p_value,
+        "difference_p": beside.difference_p,
+        "half_p": beside.half_p,
+        "refused": [test.name for test in direction.refusals],
+        # Of the model and of the reference: what another rule is tried on.
+        "pairs": np.round(pairs_P2, 2).tolist(),
+    }
+
+
+def planted_grids(rows: Sequence[_Row]) -> list[Grid]:
+    """Verdicts by copies, z by what was scored, AUC of scores."""
+    places = grouped(rows, lambda row: (row["length"], row["rate"], row["copies"]))
+    columns = {
+        "examples, rate, copies": "{r[0][0]}, {r[0][1]:g}, {r[0][2]}",
+        "models": lambda one: str(len(one[1])),
+        "direction p, median": lambda one: _median(one[1], "direction_p"),
+        "adjacency p, median": lambda one: _median(one[1], "adjacency_p"),
+        "difference p, median": lambda one: _median(one[1], "difference_p"),
+        "contaminated": lambda one: _said(one[1], "contaminated"),
+        "suspected": lambda one: _said(one[1], "suspected"),
+    }
+    grids = [Grid.of("Sets planted in a pretrained model", places.items(), columns)]
+    for length, own in grouped(rows, lambda row: row["length"]).items():
+        z = {
+            (f"{copies} copies, {context} read", f"first {first}"): f"{mean:.2f}"
+            for copies, same in grouped(own, lambda row: row["copies"]).items()
+            for context in same[0]["z"]
+            for first, mean in zip(
+                FIRST, np.mean([row["z"][context] for row in same], axis=0), strict=True
+            )
+        }
+        title = f"Mean z of direction by tokens read and scored, {length} examples"
+        grids.append(Grid.crossed(title, "", z))
+    aucs = {
+        (f"{length}, {rate:g}, {copies}", name): _mean_auc(own, name)
+        for (length, rate, copies), own in places.items()
+        if copies
+        for name in own[0]["auc"]
+    }
+    grids.append(Grid.crossed("AUC of scores against unread texts", "", aucs))
+    return grids
+
+
+def _mean_auc(rows: Sequence[_Row], name: str) -> str:
+    return f"{np.mean([row['auc'][name] for row in rows]):.2f}"
+
+
+def _written(folder: Path, texts: Mapping[str, Sequence[str]]) -> dict[str, Path]:
+    make_folder(folder)
+    paths = {name: folder / f"{name}.txt" for name in texts}
+    for name, path in paths.items():
+        replace_bytes(path, "".join(f"{text}\n" for text in texts[name]).encode())
+    return paths
+
+
+def _z(effect: float | None, se: float | None) -> float:
+    return round(effect / se, 3) if effect is not None and se else math.nan
+
+
+def _median(rows: Sequence[_Row], key: str) -> str:
+    return f"{np.median([row[key] for row in rows]):.1g}"
+
+
+def _said(rows: Sequence[_Row], verdict: str) -> str:
+    return str(sum(row["verdict"] == verdict for row in rows))
+
+
+def _nothing(done: int, total: int) -> None:
+    """Tell nobody."""
