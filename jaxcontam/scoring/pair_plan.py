@@ -40,7 +40,7 @@ class Seam:
 
 WHOLE = Seam()
 """Pairs of whole examples."""
-SEAM = Seam(context_tokens=32, score_tokens=24)
+SEAM = Seam(context_tokens=48, score_tokens=32)
 """What an audit scores unless it is told otherwise."""
 
 
