@@ -34,6 +34,7 @@ from eval.study import Clock, Grid, StudyFlags, finish_study, run_study
 from jaxcontam.reports.numbers import shown_or_dash
 from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
+    DIFFERENCE_LEVEL,
     REFERENCE_LEVEL,
     REFERENCE_SHARE,
     SHARE_LEVEL,
@@ -248,7 +249,7 @@ def _totals(model_FKP: np.ndarray, reference_FKP: np.ndarray) -> np.ndarray:
     both_F = found_F & below_F
     accused_F = both_F & (np.abs(_direction(reference_FKP)) < norm.isf(REFERENCE_LEVEL))
     difference_F = _direction(model_FKP - scaled_FKP)
-    accused_F &= difference_F > norm.isf(CONTAMINATED_LEVEL)
+    accused_F &= difference_F > norm.isf(DIFFERENCE_LEVEL)
     counts = [one_F.sum() for one_F in (found_F, below_F, both_F, accused_F)]
     return np.array([z_F.sum(), *counts])
 

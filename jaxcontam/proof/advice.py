@@ -10,6 +10,7 @@ import itertools
 import math
 import shlex
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from jaxcontam.amounts import amount
@@ -22,6 +23,7 @@ from jaxcontam.reports.numbers import p_words, plain_p
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
+    DIFFERENCE_LEVEL,
     NOT_CHECKED,
     OF_OPTIONS,
     ORDER_WORDS,
@@ -96,6 +98,12 @@ _NOTHING_LEFT = (
     "benchmark, or test the order of their options"
 )
 _REFERENCE = "compare with a model that cannot have seen the file"
+_MORE_ROWS = (
+    "audit more of its rows: were they alike, about {n} would tell model and reference "
+    "apart"
+)
+# Root of ten times the rows: more are no remedy.
+_MOST_ROWS = 3.2
 _OTHER_REFERENCE = (
     "compare with another such model, of the same kind and size as this one"
 )
@@ -210,7 +218,7 @@ def why(file: AuditedFile) -> str:
     words = [_who_decides(file)]
     if test.verdict == "contaminated":
         words.append(_why_contaminated(file))
-    if test.verdict == "suspected":
+    if test.reasons:
         means = _OPTIONS_MEAN if is_of_options(test) else _ROWS_MEAN
         words += [
             _attraction_words(file)
@@ -258,12 +266,10 @@ def in_short(file: AuditedFile | UnscoredFile, words: Words) -> str:
                 f"gains over twice as much as {asked.name}, which you say cannot have "
                 "seen the file"
             )
+        case "suspected" if not file.test.reasons:
+            return "no proof"
         case "suspected":
-            reasons = sorted(
-                file.test.reasons, key=lambda reason: reason not in OF_REFERENCE
-            )
-            name = "" if file.reference is None else file.reference.name
-            return _SHORT[reasons[0]].format(name=name) if reasons else "no proof"
+            return _first_reason(file.test)
         case "no evidence":
             least = f"{amount(file.test.mde_adjusted)} {file.test.effect_unit}"
             return f"an effect of {least} would have been found"
@@ -273,6 +279,8 @@ def in_short(file: AuditedFile | UnscoredFile, words: Words) -> str:
 
 def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
     """Why a test that found nothing could not have found much, or asked of nothing."""
+    if test.reasons:
+        return _first_reason(test)
     if test.numbers.all_alike:
         return f"the model scores all {own.versions} alike"
     if test.mde_adjusted is None:
@@ -288,6 +296,12 @@ def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
         f"effects below {amount(test.mde_adjusted)} {test.effect_unit} may be missed; "
         f"{own.more}"
     )
+
+
+def _first_reason(test: OrderResult) -> str:
+    reasons = sorted(test.reasons, key=lambda reason: reason not in OF_REFERENCE)
+    name = "" if test.reference is None else test.reference.name
+    return _SHORT[reasons[0]].format(name=name)
 
 
 def is_of_order(test: OrderResult | UnscoredFile) -> bool:
@@ -393,9 +407,10 @@ def _unsettled(file: AuditedFile) -> list[str]:
     open_points = [reason for reason in file.test.reasons if reason in OF_REFERENCE]
     if reference is None or not open_points:
         return []
-    need = f"at most {CONTAMINATED_LEVEL}"
+    level = CONTAMINATED_LEVEL if is_of_options(test) else DIFFERENCE_LEVEL
+    need = f"at most {level}"
     differs = reference.difference_p
-    if differs <= CONTAMINATED_LEVEL:
+    if differs <= level:
         need += " once corrected for the number of files"
     ignored = "the preceding context"
     reverse = (
@@ -489,7 +504,7 @@ def next_steps(
     test, steps = file if isinstance(file, UnscoredFile) else file.test, []
     if test.verdict == "invalid design":
         steps = [_out_of_invalid(test, command, words)]
-    elif isinstance(file, AuditedFile) and test.verdict == "suspected":
+    elif isinstance(file, AuditedFile) and file.test.reasons:
         steps = _after_suspicion(file, command, words) if is_of_order(test) else []
     if list(command[:1]) == ["audit"]:
         is_object = command[1].startswith("<")
@@ -555,7 +570,11 @@ def _after_suspicion(
             return [Step(_LET_DIRECTION, _test_under("reversibility", words))]
         steps.append(Step(_REFERENCE, _reference_flags(command, words)))
     if reasons.intersection(OF_REFERENCE):
-        steps.append(Step(_OTHER_REFERENCE, ("--reference", "DIR")))
+        more = _rows_needed(file)
+        if more is None:
+            steps.append(Step(_OTHER_REFERENCE, ("--reference", "DIR")))
+        else:
+            steps.append(Step(_MORE_ROWS.format(n=f"{more:,}")))
     flags = _with_order(command, "random")
     if reasons - {"weak"} and flags:
         # The test that then decides, if the command names another.
@@ -566,6 +585,28 @@ def _after_suspicion(
         what = "each list of options" if is_of_options(file.test) else "the file"
         steps.append(Step(_SHUFFLED.format(what=what), flags))
     return steps
+
+
+def _rows_needed(file: AuditedFile) -> int | None:
+    """Rows that would settle it were the effects as here; None: no number is known.
+
+    Standard errors grow with the root of the rows. A reference that gains, or ignores
+    what it reads, stays as it is.
+    """
+    test, found = file.answering, file.reference
+    open_points = set(file.test.reasons).intersection(OF_REFERENCE)
+    if found is None or not open_points <= {*OF_REFERENCE[-2:]}:
+        return None
+    levels = ((found.half_p, SHARE_LEVEL), (found.difference_p, DIFFERENCE_LEVEL))
+    ratios = [_z(level) / max(_z(p), 1e-9) for p, level in levels]
+    if max(ratios) > _MOST_ROWS:
+        return None
+    return math.ceil(test.n_examples * max(1.0, *ratios) ** 2 / 10) * 10
+
+
+def _z(p_value: float) -> float:
+    """Standard errors above 0 that have this one-sided p-value."""
+    return -NormalDist().inv_cdf(min(max(p_value, 1e-15), 1 - 1e-15))
 
 
 def _named_tests(command: Sequence[str]) -> list[str]:

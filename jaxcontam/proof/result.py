@@ -143,7 +143,8 @@ class OrderResult(ResultRow):
         effect_unit: Unit of `effect`, `effect_se`, `mde` and `mde_adjusted`.
         pretests: All checks of the file, those that the null does not need, too.
         verdict: A word of `jaxcontam.proof.verdict`; None for secondary tests.
-        reasons: Why a `suspected` test is no more than that; else empty.
+        reasons: Why a `suspected` test is no more than that, or why one beside a
+            reference that is alike is `inconclusive`; else empty.
         n_repeats: Examples that repeat an earlier one and were left out.
         reference: The same test of a reference model, if one was given.
         commitments: What is to be compared with what the owner published.

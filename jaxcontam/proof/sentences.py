@@ -25,6 +25,7 @@ from jaxcontam.reports.numbers import p_cell, p_text, p_words
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
+    DIFFERENCE_LEVEL,
     ProofWords,
     Validity,
     Verdict,
@@ -386,7 +387,8 @@ def reference_sentence(test: OrderResult) -> str | None:
             f"multiplied by {times})"
         )
     more = "the model prefers the order more than the reference does"
-    if found.difference_p > CONTAMINATED_LEVEL:
+    level = CONTAMINATED_LEVEL if is_of_options(test) else DIFFERENCE_LEVEL
+    if found.difference_p > level:
         more = (
             "that the model prefers the order more than the reference does may be "
             "chance"

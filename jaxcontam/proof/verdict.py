@@ -21,7 +21,9 @@ from jaxcontam.proof.result import (
     Screening,
 )
 from jaxcontam.reports.terms import (
+    ALIKE_LEVEL,
     CONTAMINATED_LEVEL,
+    DIFFERENCE_LEVEL,
     OF_OPTIONS,
     REFERENCE_LEVEL,
     REFERENCE_READS,
@@ -92,12 +94,17 @@ def _decided(
     prefers = reference is not None and reference.p_value <= REFERENCE_LEVEL
     if not designed and (result.refusals or prefers):
         return "invalid design", ()
+    # Written so that what is not a number is alike.
+    is_alike = reference is not None and not reference.difference_p <= ALIKE_LEVEL
+    is_alike &= result.order_provenance not in KNOWN_ORDERS and not designed
     if p_adjusted <= CONTAMINATED_LEVEL:
         found = _obstacles(result, beside, n)
-        return ("suspected", found) if found else ("contaminated", ())
+        if not found:
+            return "contaminated", ()
+        return "inconclusive" if is_alike else "suspected", found
     if any(_attracts(other, result, n) for other in beside):
         return "suspected", ("attraction",)
-    if p_adjusted <= SUSPECTED_LEVEL:
+    if p_adjusted <= SUSPECTED_LEVEL and not is_alike:
         return "suspected", ("weak",)
     mde = result.mde_adjusted
     # Silence on an order that the model may never have seen says nothing.
@@ -131,11 +138,12 @@ def _obstacles(
             return (*found, "attraction")
     if directed.reference is None:
         return (*found, "no reference")
-    return (*found, *_unsettled(directed.reference, directed.numbers, n))
+    level = CONTAMINATED_LEVEL if null in OF_OPTIONS else DIFFERENCE_LEVEL
+    return (*found, *_unsettled(directed.reference, directed.numbers, level / n))
 
 
 def _unsettled(
-    reference: ReferenceResult, numbers: OrderNumbers, n: int
+    reference: ReferenceResult, numbers: OrderNumbers, level: float
 ) -> list[Reason]:
     """Points that a reference leaves open; none where it is silent and the model not.
 
@@ -143,9 +151,8 @@ def _unsettled(
     test of its own asks whether it gains less than half of what the model gains. That
     is asked where the model's p-value is small alone, so among such files more than
     `SHARE_LEVEL` of the references that gain just half pass. One that prefers the
-    reverse shows that the file is not as good backwards, which the null supposes. Where
-    both models gain alike, in nats and at each boundary, the difference has a random
-    sign in each stratum, so that its level is that of an accusation.
+    reverse shows that the file is not as good backwards, which the null supposes. The
+    difference is tested at `level`: see `DIFFERENCE_LEVEL`.
     """
     found: list[Reason] = []
     effect, se = reference.effect or 0.0, reference.effect_se or 0.0
@@ -158,7 +165,7 @@ def _unsettled(
     # Written so that what is not a number settles nothing.
     elif not reference.half_p <= SHARE_LEVEL:
         found.append("reference may share it")
-    if not n * reference.difference_p <= CONTAMINATED_LEVEL:
+    if not reference.difference_p <= level:
         found.append("reference too close")
     return found
 

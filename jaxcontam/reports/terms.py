@@ -21,7 +21,7 @@ Reason = Literal[
     "reference too close",
     "weak",
 ]
-"""Why a test gives at most `suspected`.
+"""Why a test gives at most `suspected`, or `inconclusive` beside a reference alike.
 
 Its p-value is approximate; it requires a random order, and no test of direction was run
 with it, or one that finds less; no reference model was scored, or no order changes its
@@ -40,6 +40,14 @@ it backwards."""
 REFERENCE_SHARE, SHARE_LEVEL = 0.5, 0.05
 """A silent reference gains less than this share of what the model gains: a test of
 that at this level, of which `ReferenceResult.half_p` is the p-value, rejects."""
+
+DIFFERENCE_LEVEL, ALIKE_LEVEL = 0.005, 0.02
+"""A model prefers an order of rows more than its reference at the first; above the
+second the two are alike, and a file is not suspected.
+
+Where both gain alike the test of half lets at most 4 files in 10,000 through, with or
+without the first; at 0.001 it cost a tenth to a half of what was found
+(`eval.reference_rule`)."""
 
 REFERENCE_READS = 0.01
 """Standard error of a reference that heeds its context, as a share of the model's."""

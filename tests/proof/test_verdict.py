@@ -1,6 +1,7 @@
 """Who decides, and in which words."""
 
 import dataclasses
+import math
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -85,8 +86,9 @@ IDLE = (RULE, Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False))
         ({"p": 1e-9, "pretests": FAILED, "order_provenance": "declared"}, BROKEN),
         ({"p": 1e-9, "pretests": IDLE, "null": FORWARD, "reference": 0.3}, PROOF),
         ({"p": 1e-9, "pretests": ALIKE, "null": FORWARD, "reference": 0.3}, PROOF),
-        ({**LOUD, "p_difference": 0.001}, PROOF),
-        ({**LOUD, "p_difference": 0.0011}, "reference too close"),
+        ({**LOUD, "p_difference": 0.005}, PROOF),
+        ({**LOUD, "p_difference": 0.0051}, "reference too close"),
+        ({**LOUD, "null": OPTIONS, "p_difference": 0.0011}, "reference too close"),
         # It gains less than half of the model, at 5 %, whatever both estimates are.
         (LOUD, PROOF),
         ({**LOUD, "half_p": 0.05, "reference_effect": 0.45}, PROOF),
@@ -112,6 +114,20 @@ def test_verdict_follows_the_rules(kwargs, said):
     assert (found.verdict == "suspected") == bool(found.reasons)
 
 
+def test_beside_a_reference_that_is_alike_nothing_is_suspected():
+    weak = LOUD | {"p": 0.05}
+    cases = {
+        "suspected": [weak | {"p_difference": 0.02}, LOUD | {"p_difference": 0.02}],
+        "no evidence": [weak | {"p_difference": 0.021}],
+        "inconclusive": [LOUD | {"p_difference": p} for p in (0.021, math.nan)],
+    }
+    for verdict, many in cases.items():
+        for one in many:
+            (found,) = decide([result(**one)], min_effect=0.5)
+            assert found.verdict == verdict
+            assert bool(found.reasons) == (verdict != "no evidence")
+
+
 def test_primary_pvalues_are_corrected_over_benchmarks_and_secondary_ones_are_not():
     rows = [
         result(0.0006, name="a"),
@@ -128,7 +144,7 @@ def test_primary_pvalues_are_corrected_over_benchmarks_and_secondary_ones_are_no
 
 
 def test_a_difference_from_the_reference_counts_for_every_file():
-    rows = [result(name=name, **LOUD | {"p_difference": 6e-4}) for name in "ab"]
+    rows = [result(name=name, **LOUD | {"p_difference": 3e-3}) for name in "ab"]
     assert decide(rows[:1], min_effect=0.5)[0].verdict == PROOF
     assert decide(rows, min_effect=0.5)[0].reasons == ("reference too close",)
 
