@@ -99,8 +99,8 @@ _NOTHING_LEFT = (
 )
 _REFERENCE = "compare with a model that cannot have seen the file"
 _MORE_ROWS = (
-    "audit more of its rows: were they alike, about {n} would tell model and reference "
-    "apart"
+    "audit more of its rows: if they are like these, about {n} would tell model and "
+    "reference apart"
 )
 # Root of ten times the rows: more are no remedy.
 _MOST_ROWS = 3.2
