@@ -12,7 +12,8 @@ import rich.progress
 from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from jaxcontam.terminal import Terminal, visible
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import visible
 
 Progress = Callable[[int, int], None]
 """Called with what is done and what there is in all, such as target tokens."""

@@ -27,7 +27,8 @@ from jaxcontam.reports.report_files import (
     write_new_files,
 )
 from jaxcontam.reports.table_csv import csv_cell
-from jaxcontam.terminal import Terminal, printable
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable
 
 SUFFIXES = (".json", ".jsonl", ".csv", ".tsv", ".eval")
 FIELD = "contamination"

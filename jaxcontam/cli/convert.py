@@ -16,7 +16,7 @@ from jaxcontam.data.model_files import TEMPLATES
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.hub import model_directory, need_torch
 from jaxcontam.reports.report_files import part_path, replace_folder, sweep_parts
-from jaxcontam.terminal import printable
+from jaxcontam.terminal_text import printable
 
 _PICKLES = "pytorch_model*.bin"
 # Other weights, and their indices.

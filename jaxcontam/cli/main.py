@@ -28,17 +28,12 @@ from jaxcontam.errors import (
     nearest,
     unknown_name,
 )
-from jaxcontam.processes import (
-    interrupted,
-    is_first,
-    joined,
-    signal_of,
-    stop_on_signals,
-)
+from jaxcontam.processes import is_first, joined
 from jaxcontam.renamed import GONE, new_flag
 from jaxcontam.reports.flags import MERGE, POD, DeviceFlags, is_positional, own_folder
-from jaxcontam.scoring.shares import ShareScored
-from jaxcontam.terminal import printable
+from jaxcontam.scoring.parts import ShareScored
+from jaxcontam.signals import interrupted, signal_of, stop_on_signals
+from jaxcontam.terminal_text import printable
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL = 0, 2, 3
 

@@ -24,7 +24,8 @@ from jaxcontam.reports.report_files import (
     read_sums,
     write_page,
 )
-from jaxcontam.terminal import Terminal, printable, shell_line
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable, shell_line
 
 _EVIDENCE = (ARCHIVE_NAME, P_VALUES_NAME, TEXTS_NAME)
 _OF_SUMS = (PAGE_NAME, RESULTS_NAME)

@@ -16,7 +16,7 @@ from jaxcontam.progress import progress_bar
 from jaxcontam.reports.flags import FirstTextsFlags, ScoringFlags, in_order, open_for
 from jaxcontam.reports.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.run_batches import finite_scores
-from jaxcontam.terminal import json_text, printable
+from jaxcontam.terminal_text import json_text, printable
 
 
 @in_order

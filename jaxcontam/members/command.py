@@ -42,7 +42,8 @@ from jaxcontam.reports.flags import (
 )
 from jaxcontam.reports.page import looks_sentence
 from jaxcontam.reports.report import Report, Stopwatch
-from jaxcontam.terminal import Terminal, printable
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable
 
 if TYPE_CHECKING:
     from jaxcontam.members.passes import TextModel

@@ -37,7 +37,8 @@ from jaxcontam.reports.page import looks_sentence
 from jaxcontam.reports.report import Stopwatch
 from jaxcontam.reports.report_files import make_folder
 from jaxcontam.scoring.opened import about_reference
-from jaxcontam.terminal import Terminal, json_text, visible
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import json_text, visible
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel

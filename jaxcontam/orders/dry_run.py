@@ -22,7 +22,8 @@ from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.power import detectable_effect
 from jaxcontam.stats.result import LEVEL
-from jaxcontam.terminal import Terminal, json_text
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import json_text
 
 SD_OF_ORDERS = (0.47, 19.0)
 """Nats that chance adds to one boundary of a whole order, standard deviation, from the

@@ -49,7 +49,8 @@ from jaxcontam.proof.outcome import bare_table
 from jaxcontam.reports.flags import check_positive, flag_of, flags_of
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report_files import make_folder, replace_files
-from jaxcontam.terminal import Terminal, json_text, printable
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import json_text, printable
 
 RESULT_NAME = "overlap.json"
 FOUND_NAME, NOT_FOUND_NAME = "found.txt", "not_found.txt"

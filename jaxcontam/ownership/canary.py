@@ -51,7 +51,8 @@ from jaxcontam.reports.terms import ProofWords
 from jaxcontam.stats.orders import row_generator
 from jaxcontam.stats.result import OrderNumbers
 from jaxcontam.stats.rows import padded
-from jaxcontam.terminal import Terminal, printable
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable
 
 CanaryKind = Literal["words", "digits"]
 EFFECT_UNIT = "nats per secret"

@@ -58,7 +58,8 @@ from jaxcontam.scoring.prompted_model import (
     open_prompted,
 )
 from jaxcontam.stats.result import LEVEL, OrderNumbers
-from jaxcontam.terminal import Terminal, printable
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable
 
 if TYPE_CHECKING:
     from jaxcontam.ownership.canary import Canary

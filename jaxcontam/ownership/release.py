@@ -23,7 +23,8 @@ from jaxcontam.data.release import (
 from jaxcontam.errors import InputError
 from jaxcontam.reports.report import utc_now
 from jaxcontam.reports.report_files import write_new_files
-from jaxcontam.terminal import Terminal, printable, shell_line
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable, shell_line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,8 @@ from jaxcontam.reports.flags import (
 from jaxcontam.reports.report import Stopwatch
 from jaxcontam.reports.terms import Null, ProofWords
 from jaxcontam.stats.rows import padded
-from jaxcontam.terminal import Terminal, printable
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel, SequenceScorer

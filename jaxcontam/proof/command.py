@@ -21,7 +21,8 @@ from jaxcontam.proof.publish import shown
 from jaxcontam.proof.verdict import MIN_EFFECT
 from jaxcontam.reports.archive import DAMAGED_ARRAY
 from jaxcontam.reports.flags import ReportFlags, check_min_effect, flags_of, in_order
-from jaxcontam.terminal import Terminal, printable
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable
 
 # Most that a file holds, and that an .npz unpacks to.
 _MOST_BYTES = 1 << 30

@@ -68,7 +68,7 @@ from jaxcontam.reports.page import Page
 from jaxcontam.reports.recompute import Rebuilt, Row, kind_of_texts
 from jaxcontam.reports.report import Report
 from jaxcontam.scoring.completer import Completion
-from jaxcontam.terminal import cell_text, printable
+from jaxcontam.terminal_text import cell_text, printable
 
 _PIECES = (("first_piece", "second_piece"), ("sentence1", "sentence2"))
 _COMPLETION = "generated_{}_completion"

@@ -21,7 +21,7 @@ from jaxcontam.score_gap.judging import FEWEST_GROUPS, OTHER, PUBLISHED, Inflati
 from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.stats.pretests.fields import columns, numbers, shared_heads
-from jaxcontam.terminal import printable
+from jaxcontam.terminal_text import printable
 
 ITEM_COLUMNS = ("item", "id", "item_id", "question_id")
 """Names of the column of items, the first one that stands there."""

@@ -17,7 +17,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.figure import Interval, intervals_plot
 from jaxcontam.reports.report_files import REPORT_NAME, sealed_text, write_files
-from jaxcontam.terminal import Terminal, json_text, visible
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import json_text, visible
 from tests.faults.folders import assert_nothing_is_obeyed, child, said
 from tests.faults.fuzzed import RECORDED, table
 from tests.support.report_documents import audit_report, order_result
