@@ -15,8 +15,8 @@ from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.progress import Progress
+from jaxcontam.proof.flags import MIN_EFFECT
 from jaxcontam.proof.result import DESIGNED, Evidence, MembershipResult, OrderResult
-from jaxcontam.proof.verdict import MIN_EFFECT
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.flags import flags_of
 from jaxcontam.reports.report import Report, library_versions

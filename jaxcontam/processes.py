@@ -10,7 +10,6 @@ the others (`jax.distributed`), and the scheduler starts them again.
 
 import atexit
 import contextlib
-import ctypes
 import os
 import sys
 from collections.abc import Iterator
@@ -172,6 +171,8 @@ def keep_freed_memory() -> None:
     """
     if not sys.platform.startswith("linux"):
         return
+    import ctypes
+
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         for parameter, value in _MALLOPT.items():
             mallopt(parameter, value)

@@ -27,7 +27,7 @@ from jaxcontam.data.templates import field_of, is_missing
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, silent
 from jaxcontam.replication.control import independence_words
-from jaxcontam.replication.design import ReplicationDesign
+from jaxcontam.replication.flags import ReplicationDesign
 from jaxcontam.replication.hidden import COMPARISONS
 from jaxcontam.replication.instances import (
     Instance,

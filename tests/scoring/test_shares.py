@@ -16,13 +16,8 @@ import pytest
 from jaxcontam.cli.main import main
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.scoring import shares
-from jaxcontam.scoring.shares import (
-    Division,
-    Share,
-    ShareScored,
-    SharesMissingError,
-    each_scored,
-)
+from jaxcontam.scoring.parts import Share, ShareScored
+from jaxcontam.scoring.shares import Division, SharesMissingError, each_scored
 from jaxcontam.scoring.store import ScoreStore
 from tests.support.served_model import byte_tokenizer, decoder, save
 from tests.support.store_process import IDENTITY, counted, drawn_sequences
