@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from jaxcontam.arguments import (
     NamedFields,
@@ -16,7 +16,6 @@ from jaxcontam.arguments import (
 from jaxcontam.data.templates import RecordText
 from jaxcontam.errors import InputError, nearest
 from jaxcontam.errors import check_names as check_known
-from jaxcontam.orders.chat_turns import Turn
 from jaxcontam.proof.flags import MIN_EFFECT
 from jaxcontam.reports.flags import check_positive
 
@@ -28,6 +27,8 @@ RANDOM, ANYWAY = "random", "anyway"
 
 OPTIONS = "options"
 """The test of the order of each item's options."""
+
+Turn = Literal["user", "assistant", "both"]
 
 
 # No slots: the command joins these fields to those of devices.
