@@ -13,7 +13,8 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
 
 import docstring_parser
 import tyro
@@ -246,8 +247,28 @@ def _describe_flags(command: type) -> None:
             about = tyro.conf.arg(
                 help=words[name], help_behavior_hint=hint, metavar=metavar
             )
-            kinds[name] = Annotated[kinds[name], about]
+            kinds[name] = Annotated[_light(kinds[name]), about]
         owner.__annotations__ = kinds
+
+
+def _light(kind: Any) -> Any:
+    """A field's kind, where it has several values as what tyro need not check.
+
+    Of a tuple it would ask typeguard, whose import takes as long as its own.
+    """
+    bare, *marks = get_args(kind) if get_origin(kind) is Annotated else (kind,)
+    if get_origin(bare) is not tuple:
+        return kind
+    item = get_args(bare)[0]
+    word = {str: "STR", float: "FLOAT", Path: "PATH"}[item]
+    spec = tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=f"[{word} [{word} ...]]",
+        instance_from_str=lambda words: tuple(map(item, words)),
+        is_instance=lambda value: isinstance(value, tuple),
+        str_from_instance=lambda values: [*map(str, values)],
+    )
+    return Annotated[object, spec, *marks]
 
 
 def _refuse_unknown_flags(command: type, words: Sequence[str], prog: str) -> None:
