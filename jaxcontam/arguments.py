@@ -242,8 +242,10 @@ def _accepts(value: Any, hint: Any) -> bool:
         return False
     if isinstance(value, float) and float in _options(hint):
         return math.isfinite(value)
-    if type(value) in _options(hint):
+    if isinstance(value, tuple(one for one in _options(hint) if type(one) is type)):
         return True
+    if isinstance(value, tuple) and get_origin(hint) is tuple and ... in get_args(hint):
+        return all(_accepts(one, get_args(hint)[0]) for one in value)
     import typeguard
 
     try:

@@ -1,5 +1,6 @@
 """`jaxcontam`: parse, call the library, print. No logic lives here."""
 
+import ast
 import collections
 import contextlib
 import dataclasses
@@ -12,11 +13,11 @@ import os
 import re
 import sys
 import threading
+import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
-import docstring_parser
 import tyro
 
 import jaxcontam
@@ -227,11 +228,7 @@ def _describe_flags(command: type) -> None:
     for owner in command.__mro__:
         if not dataclasses.is_dataclass(owner):
             continue
-        kinds = inspect.get_annotations(owner)
-        words = {
-            param.arg_name: " ".join((param.description or "").split())
-            for param in docstring_parser.parse_from_object(owner).params
-        }
+        kinds, words = inspect.get_annotations(owner), _words_of_fields(owner)
         for name in kinds.keys() & fields.keys() & words.keys():
             default, metavar = fields[name].default, None
             hint = None
@@ -247,18 +244,41 @@ def _describe_flags(command: type) -> None:
             about = tyro.conf.arg(
                 help=words[name], help_behavior_hint=hint, metavar=metavar
             )
-            kinds[name] = Annotated[_light(kinds[name]), about]
+            kinds[name] = Annotated[*_light(kinds[name]), about]
         owner.__annotations__ = kinds
 
 
-def _light(kind: Any) -> Any:
-    """A field's kind, where it has several values as what tyro need not check.
+def _words_of_fields(owner: type) -> dict[str, str]:
+    """What the source says below each field of a dataclass, as one paragraph."""
+    body = _classes(owner.__module__)[owner.__qualname__].body
+    return {
+        field.target.id: " ".join(said.value.value.split())
+        for field, said in itertools.pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(said, ast.Expr)
+        and isinstance(said.value, ast.Constant)
+        and isinstance(said.value.value, str)
+    }
 
-    Of a tuple it would ask typeguard, whose import takes as long as its own.
+
+@functools.cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {one.name: one for one in tree.body if isinstance(one, ast.ClassDef)}
+
+
+def _light(kind: Any) -> list[Any]:
+    """A field's kind and its marks, in the form whose default tyro checks by itself.
+
+    Of a tuple, and of `int | None`, it asks typeguard, which takes longer to import
+    than tyro.
     """
     bare, *marks = get_args(kind) if get_origin(kind) is Annotated else (kind,)
+    if isinstance(bare, types.UnionType):
+        return [Union[get_args(bare)], *marks]  # noqa: UP007
     if get_origin(bare) is not tuple:
-        return kind
+        return [bare, *marks]
     item = get_args(bare)[0]
     word = {str: "STR", float: "FLOAT", Path: "PATH"}[item]
     spec = tyro.constructors.PrimitiveConstructorSpec(
@@ -268,7 +288,7 @@ def _light(kind: Any) -> Any:
         is_instance=lambda value: isinstance(value, tuple),
         str_from_instance=lambda values: [*map(str, values)],
     )
-    return Annotated[object, spec, *marks]
+    return [object, spec, *marks]
 
 
 def _refuse_unknown_flags(command: type, words: Sequence[str], prog: str) -> None:
