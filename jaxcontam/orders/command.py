@@ -84,6 +84,8 @@ def audit(command: Audit, opened: Callable[[], "OpenModel"]) -> dict:
                 target,
                 reference,
                 names=command.test_names,
+                # A price per hour asks for the hours.
+                timed=command.time or command.hour_price is not None,
                 price_per_hour=command.hour_price,
                 budget=command.limits,
                 as_json=command.json,

@@ -54,8 +54,9 @@ class Audit(ScoringFlags, AuditDesign):
     """Folder for the report (default: runs/audit/MODEL-BENCHMARK-DIGEST, the digest of
     all that decides the result)."""
     dry_run: bool = False
-    """Print what would be scored, the time it takes and what it could find; score
-    nothing."""
+    """Print what would be scored and what it could find; score nothing."""
+    time: bool = False
+    """With --dry-run: also compile and time a batch, to say how long scoring takes."""
     price: str | None = None
     """For an api: model: prices IN,OUT per million tokens of prompts and of answers.
     For a model directory with --dry-run: price per hour of a device."""
@@ -68,6 +69,8 @@ class Audit(ScoringFlags, AuditDesign):
         AuditDesign.__post_init__(self)
         ScoringFlags.__post_init__(self)
         self.check_files(len(self.benchmark))
+        if self.time and not self.dry_run:
+            raise InputError("--time goes with --dry-run")
         if self.reference is not None:
             self.check_reference()
 
