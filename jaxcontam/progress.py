@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal; in a log what began, and a line every 10 s."""
+"""Progress on stderr: a bar on a terminal; in a log a line at once and every 10 s."""
 
 import collections
 import contextlib

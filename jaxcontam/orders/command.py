@@ -38,21 +38,20 @@ if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel
 
 
-def XX(command: Audit) -> dict:
-    """Load, plan, score, decide, write and print; the report, or an estimate."""
-
-    def opened() -> "OpenModel":
-        check_references(command)
-        return open_for(command, command.model, plan_only=command.dry_run)
-
-    return audit(command, opened)
+def opened_model(command: Audit) -> "OpenModel":
+    """Open the model of an audit; a reference that is no model is refused before."""
+    check_references(command)
+    return open_for(command, command.model, plan_only=command.dry_run)
 
 
 def audit(command: Audit, opened: Callable[[], "OpenModel"]) -> dict:
-    """`run` on the model that `opened` gives once the files were read."""
+    """Load, plan, score, decide, write and print; the report, or an estimate.
+
+    `opened` gives the model once the files were read.
+    """
     watch = Stopwatch()
-    words = map(path_word, command.benchmark)
-    command = ("audit", command.model, *words, *flags_of(command))
+    names = map(path_word, command.benchmark)
+    typed = ("audit", command.model, *names, *flags_of(command))
     with waiting_for("reading the files") as say:
         files = read_files(command.benchmark, command)
         most = HEAD if command.dry_run else None
@@ -62,9 +61,7 @@ def audit(command: Audit, opened: Callable[[], "OpenModel"]) -> dict:
         print_checks(checked.pretests, console)
         for words in checked.notes:
             console.print(f"{words}.")
-        print_unscored(
-            checked.unscored, command, WORDS, console, explain=command.explain
-        )
+        print_unscored(checked.unscored, typed, WORDS, console, explain=command.explain)
     target = reference = None
     if checked.benchmarks:
         with waiting_for("opening the model and planning"):
@@ -103,7 +100,7 @@ def audit(command: Audit, opened: Callable[[], "OpenModel"]) -> dict:
         checked,
         command,
         reference=reference,
-        command=command,
+        command=typed,
         watch=watch,
         bar=progress_bar,
     )
