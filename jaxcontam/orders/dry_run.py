@@ -249,11 +249,11 @@ def _print(found: Estimate, console: Terminal) -> None:
     here = [one for one in (found, found.reference) if one and one.requests is None]
     if not here:
         return
-    words = "No example was scored, no report and no store was written."
-    if here[0].minutes is None:
-        words += (
-            " --time also compiles and times a batch, to say how long scoring takes."
-        )
+    timed = here[0].minutes is not None
+    words = "No example was scored" + "; only a batch of zeros was timed" * timed
+    words += ". No report and no store was written."
+    if not timed:
+        words += " --time also times a batch, to say how long scoring takes."
     elif here[0].compiled_in is not None:
         words += f" Compiled programs are kept in {here[0].compiled_in}."
     console.print(f"\n{words}")
