@@ -66,9 +66,9 @@ class Audit(ScoringFlags, AuditDesign):
     """Print the report on standard output instead of the table."""
 
     def __post_init__(self) -> None:
+        self.check_files(len(self.benchmark))
         AuditDesign.__post_init__(self)
         ScoringFlags.__post_init__(self)
-        self.check_files(len(self.benchmark))
         if self.time and not self.dry_run:
             raise InputError("--time goes with --dry-run")
         if self.reference is not None:
