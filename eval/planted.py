@@ -15,16 +15,16 @@ from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.progress import Progress
+from jaxcontam.proof.flags import MIN_EFFECT
 from jaxcontam.proof.result import DESIGNED, Evidence, MembershipResult, OrderResult
-from jaxcontam.proof.verdict import MIN_EFFECT
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.flags import flags_of
 from jaxcontam.reports.report import Report, library_versions
 from jaxcontam.reports.report_files import write_files
 from jaxcontam.scoring.local import device_info, model_info
 from jaxcontam.scoring.opened import ModelInfo
-from jaxcontam.scoring.pair_plan import SEAM
 from jaxcontam.scoring.scorer import Scorer, n_targets
+from jaxcontam.scoring.seam import SEAM
 from jaxcontam.stats.pretests import columns, pretest_battery
 from train.audits import encode_planted, text_scores, text_sequences
 from train.config import PRESETS, Config, RunOptions, config_to_json

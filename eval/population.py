@@ -7,13 +7,8 @@ from typing import Any
 
 from eval.study import Records, say
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.processes import (
-    Failure,
-    cpu_cores,
-    in_this_process,
-    keep_freed_memory,
-    over_processes,
-)
+from jaxcontam.pools import Failure, in_this_process, over_processes
+from jaxcontam.processes import cpu_cores, keep_freed_memory
 from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.identity import keep_compiled
 from train.population_models import (

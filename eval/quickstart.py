@@ -33,9 +33,10 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.files import Provenance
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Progress, progress_bar
+from jaxcontam.proof.flags import MIN_EFFECT
 from jaxcontam.proof.outcome import print_results
 from jaxcontam.proof.result import MembershipResult, OrderResult
-from jaxcontam.proof.verdict import MIN_EFFECT, decide
+from jaxcontam.proof.verdict import decide
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.roc import auc_delong

@@ -25,7 +25,8 @@ from jaxcontam.orders.order_test import plan_test
 from jaxcontam.reports.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import OpenModel
-from jaxcontam.scoring.pair_plan import PairPlan, Seam
+from jaxcontam.scoring.pair_plan import PairPlan
+from jaxcontam.scoring.seam import Seam
 from jaxcontam.stats.direction import needed_pairs
 from train.audits import encode_planted
 from train.config import Config, RunOptions

@@ -2,13 +2,13 @@
 
 import sys
 
-from jaxcontam.processes import interrupted, stop_on_signals
+from jaxcontam.signals import interrupted, stop_on_signals
 
 
 def main() -> None:
     """Run `jaxcontam`; signals are answered from before anything slow is imported."""
-    stop_on_signals()
     try:
+        stop_on_signals()
         from jaxcontam.cli.main import entry_point
 
         entry_point()

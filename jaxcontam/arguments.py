@@ -16,9 +16,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
-import numpy as np
-import typeguard
-
 from jaxcontam.errors import InputError, gone, unknown_name
 from jaxcontam.renamed import new_flag
 
@@ -39,7 +36,6 @@ _KINDS: dict[Any, str] = {
     bool: "True or False",
     str: "a text",
     Path: "a path",
-    np.ndarray: "a NumPy array",
     type(None): "None",
 }
 
@@ -98,12 +94,14 @@ def keyword_of(flag: str) -> str:
 
 def check_fields(design: Any) -> None:
     """Refuse fields of a dataclass that are of another kind than they are declared."""
-    for name, hint in _hints(type(design)).items():
-        if name in design.__dataclass_fields__:
+    hints = _hints(type(design))
+    for field in dataclasses.fields(design):
+        value = getattr(design, field.name)
+        if value is not field.default:
             # The fields of a design are flags, and its other errors name these.
-            found = _checked(f"--{name}".replace("_", "-"), getattr(design, name), hint)
-            if found is not getattr(design, name):
-                object.__setattr__(design, name, found)
+            found = _checked(flag_of(field.name), value, hints[field.name])
+            if found is not value:
+                object.__setattr__(design, field.name, found)
 
 
 def check_seed(seed: int) -> None:
@@ -222,6 +220,8 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
 
 
 def _plain(value: Any, hint: Any) -> Iterator[Any]:
+    import numpy as np
+
     if hasattr(value, "tolist") and not np.ma.is_masked(value):
         value = value.tolist()
         yield value
@@ -242,6 +242,12 @@ def _accepts(value: Any, hint: Any) -> bool:
         return False
     if isinstance(value, float) and float in _options(hint):
         return math.isfinite(value)
+    if isinstance(value, tuple(one for one in _options(hint) if type(one) is type)):
+        return True
+    if isinstance(value, tuple) and get_origin(hint) is tuple and ... in get_args(hint):
+        return all(_accepts(one, get_args(hint)[0]) for one in value)
+    import typeguard
+
     try:
         typeguard.check_type(
             value,
@@ -276,7 +282,8 @@ def _words(hint: Any) -> str:
         return f"a sequence, each {_words(item)}"
     if get_origin(hint) is collections.abc.Callable or hint is Callable:
         return "a function"
-    return getattr(hint, "__name__", str(hint))
+    name = getattr(hint, "__name__", str(hint))
+    return "a NumPy array" if name == "ndarray" else name
 
 
 def flag_of(name: str) -> str:

@@ -1,7 +1,6 @@
 """The exceptions that a command turns into one line."""
 
 import difflib
-import importlib.metadata
 import shlex
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
@@ -65,6 +64,8 @@ def gone(name: str, new: str) -> InputError:
 
 def requirements(extra: str | None = None) -> "list[Requirement]":
     """Requirements of jaxcontam, or those of an extra; empty if not installed."""
+    import importlib.metadata
+
     from packaging.requirements import Requirement
 
     try:

@@ -1,8 +1,10 @@
-"""Progress on stderr: a bar on a terminal, a line a minute in a log."""
+"""Progress on stderr: a bar on a terminal; in a log a line at once and every 10 s."""
 
+import collections
 import contextlib
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -12,7 +14,8 @@ import rich.progress
 from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from jaxcontam.terminal import Terminal, visible
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import visible
 
 Progress = Callable[[int, int], None]
 """Called with what is done and what there is in all, such as target tokens."""
@@ -20,7 +23,9 @@ Progress = Callable[[int, int], None]
 Bar = Callable[[str], AbstractContextManager[Progress]]
 """Gives the progress of a title while a block runs."""
 
-_SECONDS_A_LINE = 60.0
+_SECONDS_A_LINE = 10.0
+# A rate is that of so many lines: a batch may take longer than one.
+_LINES_A_RATE = 3
 # Bytes of a file of numbers that takes seconds.
 _LARGE = 1 << 20
 
@@ -29,6 +34,10 @@ _LARGE = 1 << 20
 def progress_bar(title: str, *, unit: str = "tok/s") -> Iterator[Progress]:
     """Yield a callback (done, total) that draws a bar while the block runs."""
     console = Terminal(stderr=True)
+    if not console.is_terminal:
+        with _log(title, console, unit) as log:
+            yield log.update
+        return
     with rich.progress.Progress(
         TextColumn("{task.description:<24}"),
         BarColumn(),
@@ -36,35 +45,75 @@ def progress_bar(title: str, *, unit: str = "tok/s") -> Iterator[Progress]:
         _Rate(unit),
         TimeRemainingColumn(),
         console=console,
-        disable=not console.is_terminal,
     ) as bar:
         task = bar.add_task(title, total=None)
-        printed, done_then = time.monotonic(), 0
-
-        def update(done: int, total: int) -> None:
-            nonlocal printed, done_then
-            bar.update(task, completed=done, total=total)
-            now = time.monotonic()
-            if console.is_terminal or now - printed < _SECONDS_A_LINE:
-                return
-            # Since the last line: what came from a store before says nothing of now.
-            rate = (done - done_then) / (now - printed)
-            printed, done_then = now, done
-            left = f"{(total - done) / rate / 60:.0f} min left" if rate else "waiting"
-            console.print(f"{title}: {done / total:.0%}, {rate:,.0f} {unit}, {left}")
-
-        yield update
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextlib.contextmanager
 def waiting_for(title: str) -> Iterator[Callable[[str], None]]:
-    """Say on a terminal what a block does; yields a callback for what it does next."""
+    """Say what a block does; yields a callback for what it does next."""
     console = Terminal(stderr=True)
     if not console.is_terminal:
-        yield lambda words: None
+        with _log(title, console) as log:
+            yield log.rename
         return
     with console.status(Text(title)) as status:
         yield lambda words: status.update(Text(visible(words)))
+
+
+class _Log:
+    """Lines of a log about one block: its title, the time, and how far it is."""
+
+    def __init__(self, title: str, unit: str):
+        self._title, self._unit = title, unit
+        self._done, self._total = 0, 0
+        self._start = time.monotonic()
+        self._points = collections.deque([(self._start, 0)], maxlen=_LINES_A_RATE)
+
+    def update(self, done: int, total: int) -> None:
+        """Note what is done."""
+        self._done, self._total = done, total
+
+    def rename(self, title: str) -> None:
+        """Note what the block does now."""
+        self._title = title
+
+    def line(self) -> str:
+        """What there is to say now."""
+        now = time.monotonic()
+        if not self._total:
+            return f"{self._title}: {now - self._start:.0f} s"
+        # Of the last lines: what came from a store before says nothing of now.
+        then, done_then = self._points[0]
+        self._points.append((now, self._done))
+        rate = (self._done - done_then) / (now - then)
+        left = "waiting"
+        if rate:
+            left = f"{(self._total - self._done) / rate / 60:.0f} min left"
+        share = self._done / self._total
+        return f"{self._title}: {share:.0%}, {rate:,.0f} {self._unit}, {left}"
+
+
+@contextlib.contextmanager
+def _log(title: str, console: Terminal, unit: str = "") -> Iterator[_Log]:
+    """Say at once what begins, and every few seconds how far it is."""
+    console.say(title)
+    log, over = _Log(title, unit), threading.Event()
+
+    def tell() -> None:
+        # What nobody reads any more is of no use; the block meets it, too.
+        with contextlib.suppress(OSError, ValueError):
+            while not over.wait(_SECONDS_A_LINE):
+                console.say(log.line())
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield log
+    finally:
+        over.set()
+        teller.join()
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import pytest
 
 from jaxcontam.cli.main import main
 from jaxcontam.models.checkpoint import save_checkpoint
-from jaxcontam.terminal import json_text, printable, shell_line
+from jaxcontam.terminal_text import json_text, printable, shell_line
 from tests.support.labelled_rows import write_lines
 from tests.support.membership_model import fast_tokenizer, fresh_decoder
 

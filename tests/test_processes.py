@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli.main import main
-from jaxcontam.processes import over_processes
+from jaxcontam.pools import over_processes
 from tests.support.pretrain_processes import finish_all, free_port
 from tests.support.served_model import save
 

@@ -17,7 +17,7 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.config import DecoderConfig, RopeScaling, gpt2_shape, llama_shape
 from jaxcontam.orders.methods import order_method
 from jaxcontam.reports.flags import check_positive
-from jaxcontam.scoring.shares import parse_mesh
+from jaxcontam.scoring.parts import parse_mesh
 from train.audits import DEFAULT_TESTS
 from train.filters import READ_ALL, Data
 from train.flops import forward_flops

@@ -25,8 +25,8 @@ from jaxcontam.models.decoder import abstract_decoder
 from jaxcontam.models.sharding import DATA_AXIS, FSDP_AXIS, ROWS
 from jaxcontam.reports.flags import flag_of
 from jaxcontam.scoring.mesh import device_mesh
-from jaxcontam.scoring.shares import MeshShape, parse_mesh
-from jaxcontam.terminal import shell_line
+from jaxcontam.scoring.parts import MeshShape, parse_mesh
+from jaxcontam.terminal_text import shell_line
 from train.config import PRESETS, Config, ConfigFlags, changes
 from train.loop import check_rows, compiled_step
 from train.optimizer import make_optimizer

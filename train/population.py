@@ -29,7 +29,8 @@ from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.models.decoder import abstract_decoder
-from jaxcontam.processes import Failure, cpu_cores, keep_freed_memory, over_processes
+from jaxcontam.pools import Failure, over_processes
+from jaxcontam.processes import cpu_cores, keep_freed_memory
 from jaxcontam.progress import progress_bar
 from jaxcontam.proof.outcome import bare_table
 from jaxcontam.reports.flags import check_positive, check_seed, flags_of

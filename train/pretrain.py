@@ -27,8 +27,8 @@ from jaxcontam.models.checkpoint import (
 from jaxcontam.processes import is_first, joined, keep_freed_memory
 from jaxcontam.reports.flags import check_positive, check_seed
 from jaxcontam.scoring.identity import keep_compiled
-from jaxcontam.scoring.shares import parse_mesh
-from jaxcontam.terminal import visible
+from jaxcontam.scoring.parts import parse_mesh
+from jaxcontam.terminal_text import visible
 from train.config import Config, ConfigFlags, Optimizer, RunOptions
 from train.data import Corpus, open_corpus
 from train.flops import forward_flops

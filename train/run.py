@@ -33,7 +33,7 @@ from jaxcontam.processes import (
     process_index,
 )
 from jaxcontam.reports.report_files import make_folder
-from jaxcontam.scoring.shares import parse_mesh
+from jaxcontam.scoring.parts import parse_mesh
 from train.audits import AuditPlan, audit_model, plan_audit
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, kept_every, saved_steps
 from train.config import Config, RunOptions

@@ -40,8 +40,9 @@ from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.orders.run import with_reference
 from jaxcontam.progress import progress_bar
+from jaxcontam.proof.flags import MIN_EFFECT
 from jaxcontam.proof.result import Evidence, OrderResult
-from jaxcontam.proof.verdict import MIN_EFFECT, decide
+from jaxcontam.proof.verdict import decide
 from jaxcontam.reports.flags import STORE_DIR
 from jaxcontam.reports.report_files import PAGE_NAME
 from jaxcontam.scoring.local import checkpoint_scorer, model_info

@@ -20,8 +20,9 @@ from jaxcontam.orders.benchmarks import order_checks
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.methods import ADJACENCY, DIRECTION
 from jaxcontam.orders.order_test import plan_test, score_test
+from jaxcontam.proof.flags import MIN_EFFECT
 from jaxcontam.proof.test_row import reference_result
-from jaxcontam.proof.verdict import CONTAMINATED_LEVEL, MIN_EFFECT, decide
+from jaxcontam.proof.verdict import CONTAMINATED_LEVEL, decide
 
 # Where in the file the evidence lies enters no verdict, and takes time.
 _ADJACENCY = dataclasses.replace(ADJACENCY, locates=False)

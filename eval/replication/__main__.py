@@ -57,7 +57,7 @@ from eval.study import (
     say,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.replication.command import Replicate
+from jaxcontam.replication.flags import Replicate
 from jaxcontam.reports.report_files import REPORT_NAME
 from train.data import corpus_digest
 from train.run_folder import MODEL_DIR

@@ -13,7 +13,7 @@ from eval.python_docs import normalised
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError
 from jaxcontam.models.config import llama_shape
-from jaxcontam.replication.design import ReplicationDesign
+from jaxcontam.replication.flags import ReplicationDesign
 from jaxcontam.replication.instances import (
     Prompts,
     draw_instances,

@@ -10,10 +10,9 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
-
+from jaxcontam.cli.flags import Annotate
 from jaxcontam.data.files import check_file
 from jaxcontam.data.records import MAX_RECORD
 from jaxcontam.data.tables import CsvTable
@@ -27,7 +26,8 @@ from jaxcontam.reports.report_files import (
     write_new_files,
 )
 from jaxcontam.reports.table_csv import csv_cell
-from jaxcontam.terminal import Terminal, printable
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable
 
 SUFFIXES = (".json", ".jsonl", ".csv", ".tsv", ".eval")
 FIELD = "contamination"
@@ -271,83 +271,61 @@ class Audited:
     weight: tuple[bool, str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Annotate:
-    """Add verdicts of finished audits to a file of benchmark scores.
-
-    Names must be equal: another revision, adapter or folder is another model.
-
-    Examples:
-        # results of lm_eval; writes results.annotated.json
-        jaxcontam annotate results.json --audit runs/audit/pythia-boolq-1a2b3c4d
-        # a leaderboard that calls the model, or the benchmark, something else
-        jaxcontam annotate board.csv --audit runs --same Pythia=pythia-160m
-    """
-
-    results: tyro.conf.Positional[Path]
-    """Results of lm_eval, a log of Inspect, a record of Every Eval Ever, or a table."""
-    audit: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR...")]
-    """Folders of finished audits, or folders that hold such folders."""
-    same: Annotated[tuple[str, ...], tyro.conf.arg(metavar="A=B")] = ()
-    """A of the results is B of the audits: a model, or a benchmark."""
-    out: Path | None = None
-    """New file (default: RESULTS.annotated.json, or with the suffix of RESULTS)."""
-
-    def run(self) -> None:
-        """Match, write, and say what matched and what did not."""
-        file = read_scores(self.results)
-        audits = [audited for folder in self.audit for audited in _audits_in(folder)]
-        same: dict[str, str] = {}
-        # Names as reports show them: what a harness wrote may be of the raw folder.
-        for word in map(printable, self.same):
-            name, _, other = word.partition("=")
-            if not (name and other):
-                raise InputError(
-                    f"--same must be A=B, got {word!r}",
-                    hint="such as --same Pythia=EleutherAI/pythia-160m",
-                )
-            same[name] = other
-        by_model: dict[str, list[Audited]] = {}
-        for one in audits:
-            for name in map(printable, one.names):
-                by_model.setdefault(name, []).append(one)
-        known = {printable(one.benchmark) for one in audits}
-        used: set[tuple[str, str]] = set()
-        without = []
-        console = Terminal()
-        lines = [f"{printable(self.results)} ({file.kind}):"]
-        for score in file.scores:
-            name = f"{score.model} on {score.benchmarks[0]}"
-            model, *words = map(printable, (score.model, *score.benchmarks))
-            benchmarks = {same.get(word, word) for word in words}
-            own = by_model.get(same.get(model, model).removesuffix("@main"), [])
-            _check_one(own, "model_fingerprint", score.model)
-            found = [one for one in own if printable(one.benchmark) in benchmarks]
-            _check_one(found, "benchmark_fingerprint", name)
-            _check_one(found, "benchmark", name)
-            if found:
-                chosen = max(found, key=lambda audited: audited.weight)
-                fields = chosen.fields
-                used |= {(one.fields["report"], one.benchmark) for one in found}
-                score.put(fields)
-                words = [fields["verdict"], fields["test"], fields["report"]]
-                lines.append(f"  {name}: {', '.join(words)}")
-                lines += _passed_over(found, chosen)
-            elif score.is_sure or known & benchmarks:
-                score.put({"verdict": NOT_AUDITED})
-                without.append(name)
-        if not used:
-            raise _nothing(self.results, file.scores, audits)
-        out = self.out or self.results.with_suffix(f".annotated{file.suffix}")
-        write_new_files([(out, file.text().encode(errors="backslashreplace"), 0o666)])
-        if without:
-            lines.append(f"{NOT_AUDITED}, {len(without)}: {_few(without)}")
-        for one in audits:
-            report = one.fields["report"]
-            if (report, one.benchmark) not in used:
-                words = f"no score for {one.names[0]} on {one.benchmark} ({report})"
-                lines.append(words)
-        console.say(*lines, f"\nannotated: {printable(out)}")
+def annotate(command: Annotate) -> None:
+    """Match, write, and say what matched and what did not."""
+    file = read_scores(command.results)
+    audits = [audited for folder in command.audit for audited in _audits_in(folder)]
+    same: dict[str, str] = {}
+    # Names as reports show them: what a harness wrote may be of the raw folder.
+    for word in map(printable, command.same):
+        name, _, other = word.partition("=")
+        if not (name and other):
+            raise InputError(
+                f"--same must be A=B, got {word!r}",
+                hint="such as --same Pythia=EleutherAI/pythia-160m",
+            )
+        same[name] = other
+    by_model: dict[str, list[Audited]] = {}
+    for one in audits:
+        for name in map(printable, one.names):
+            by_model.setdefault(name, []).append(one)
+    known = {printable(one.benchmark) for one in audits}
+    used: set[tuple[str, str]] = set()
+    without = []
+    console = Terminal()
+    lines = [f"{printable(command.results)} ({file.kind}):"]
+    for score in file.scores:
+        name = f"{score.model} on {score.benchmarks[0]}"
+        model, *words = map(printable, (score.model, *score.benchmarks))
+        benchmarks = {same.get(word, word) for word in words}
+        own = by_model.get(same.get(model, model).removesuffix("@main"), [])
+        _check_one(own, "model_fingerprint", score.model)
+        found = [one for one in own if printable(one.benchmark) in benchmarks]
+        _check_one(found, "benchmark_fingerprint", name)
+        _check_one(found, "benchmark", name)
+        if found:
+            chosen = max(found, key=lambda audited: audited.weight)
+            fields = chosen.fields
+            used |= {(one.fields["report"], one.benchmark) for one in found}
+            score.put(fields)
+            words = [fields["verdict"], fields["test"], fields["report"]]
+            lines.append(f"  {name}: {', '.join(words)}")
+            lines += _passed_over(found, chosen)
+        elif score.is_sure or known & benchmarks:
+            score.put({"verdict": NOT_AUDITED})
+            without.append(name)
+    if not used:
+        raise _nothing(command.results, file.scores, audits)
+    out = command.out or command.results.with_suffix(f".annotated{file.suffix}")
+    write_new_files([(out, file.text().encode(errors="backslashreplace"), 0o666)])
+    if without:
+        lines.append(f"{NOT_AUDITED}, {len(without)}: {_few(without)}")
+    for one in audits:
+        report = one.fields["report"]
+        if (report, one.benchmark) not in used:
+            words = f"no score for {one.names[0]} on {one.benchmark} ({report})"
+            lines.append(words)
+    console.say(*lines, f"\nannotated: {printable(out)}")
 
 
 def _audits_in(folder: Path) -> list[Audited]:

@@ -1,7 +1,6 @@
 """`jaxcontam convert`: pickled weights to safetensors, in a process of its own."""
 
 import contextlib
-import dataclasses
 import json
 import os
 import shutil
@@ -9,14 +8,13 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from tyro.conf import Positional
-
+from jaxcontam.cli.flags import Convert
 from jaxcontam.data.files import MOST_TEXT, bounded_memory, writing
 from jaxcontam.data.model_files import TEMPLATES
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.hub import model_directory, need_torch
 from jaxcontam.reports.report_files import part_path, replace_folder, sweep_parts
-from jaxcontam.terminal import printable
+from jaxcontam.terminal_text import printable
 
 _PICKLES = "pytorch_model*.bin"
 # Other weights, and their indices.
@@ -29,66 +27,51 @@ _SHARED = 4
 _ZIP = b"PK\x03\x04"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Convert:
-    """Write pickled weights as safetensors; code that a pickle may hold never runs.
-
-    Examples:
-        jaxcontam convert MODEL_DIR NEW_DIR
-        # from the hub
-        jaxcontam convert yonatano/contam-1.4b contam-1.4b
-    """
-
-    model: Positional[str]
-    """Folder with pytorch_model.bin, or name on the hub."""
-    out: Positional[Path]
-    """New folder, to be named instead of MODEL; config and tokenizer are copied too."""
-
-    def run(self) -> None:
-        """Read pickles with nothing but tensors allowed, beside the new folder."""
-        # `resolve` raises where links form a loop.
-        out = Path(os.path.realpath(self.out))
-        if (out / "config.json").exists():
-            raise InputError(f"{self.out}: holds a model", hint="name a new folder")
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise InputError(f"{self.out}: holds files", hint="name a new folder")
-        need_torch("reading pickled weights")
-        source = model_directory(self.model, pickles=True)
-        pickles = sorted(source.glob(_PICKLES))
-        if not pickles:
-            raise InputError(f"{source}: no pytorch_model.bin", hint="name its folder")
-        others, left_out = _others(source)
+def convert(command: Convert) -> None:
+    """Read pickles with nothing but tensors allowed, beside the new folder."""
+    # `resolve` raises where links form a loop.
+    out = Path(os.path.realpath(command.out))
+    if (out / "config.json").exists():
+        raise InputError(f"{command.out}: holds a model", hint="name a new folder")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{command.out}: holds files", hint="name a new folder")
+    need_torch("reading pickled weights")
+    source = model_directory(command.model, pickles=True)
+    pickles = sorted(source.glob(_PICKLES))
+    if not pickles:
+        raise InputError(f"{source}: no pytorch_model.bin", hint="name its folder")
+    others, left_out = _others(source)
+    for path in pickles:
+        _check_place(source, path)
+    with contextlib.ExitStack() as stack, writing(command.out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        sweep_parts(out)
+        partial = part_path(out)
+        partial.mkdir()
+        stack.callback(shutil.rmtree, partial, ignore_errors=True)
+        places: dict[str, str] = {}
         for path in pickles:
-            _check_place(source, path)
-        with contextlib.ExitStack() as stack, writing(self.out):
-            out.parent.mkdir(parents=True, exist_ok=True)
-            sweep_parts(out)
-            partial = part_path(out)
-            partial.mkdir()
-            stack.callback(shutil.rmtree, partial, ignore_errors=True)
-            places: dict[str, str] = {}
-            for path in pickles:
-                name = f"{path.stem}.safetensors"
-                with bounded_memory(
-                    path, "check that it is a file of a model, and copy it again"
-                ):
-                    names = _convert(path, partial / name)
-                if twice := sorted(places.keys() & set(names)):
-                    raise InputError(
-                        f"{path}: holds {twice[0]!r}, as {places[twice[0]]} does"
-                    )
-                places |= dict.fromkeys(names, name)
-            index = json.dumps({"metadata": {}, "weight_map": places})
-            (partial / "model.safetensors.index.json").write_text(index)
-            for path in others:
-                place = partial / path.relative_to(source)
-                place.parent.mkdir(exist_ok=True)
-                shutil.copy2(path, place)
-            replace_folder(partial, out)
-        names = ", ".join(map(printable, left_out))
-        without = f"; not copied: {names}" if names else ""
-        name = printable(self.out)
-        print(f"{name}: {len(places):,} tensors as safetensors{without}")
+            name = f"{path.stem}.safetensors"
+            with bounded_memory(
+                path, "check that it is a file of a model, and copy it again"
+            ):
+                names = _convert(path, partial / name)
+            if twice := sorted(places.keys() & set(names)):
+                raise InputError(
+                    f"{path}: holds {twice[0]!r}, as {places[twice[0]]} does"
+                )
+            places |= dict.fromkeys(names, name)
+        index = json.dumps({"metadata": {}, "weight_map": places})
+        (partial / "model.safetensors.index.json").write_text(index)
+        for path in others:
+            place = partial / path.relative_to(source)
+            place.parent.mkdir(exist_ok=True)
+            shutil.copy2(path, place)
+        replace_folder(partial, out)
+    names = ", ".join(map(printable, left_out))
+    without = f"; not copied: {names}" if names else ""
+    name = printable(command.out)
+    print(f"{name}: {len(places):,} tensors as safetensors{without}")
 
 
 def _others(source: Path) -> tuple[list[Path], list[str]]:

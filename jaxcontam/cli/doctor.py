@@ -1,7 +1,6 @@
 """`jaxcontam doctor`: what is here, what is missing, and how to get it."""
 
 import contextlib
-import dataclasses
 import importlib.metadata
 import os
 import platform
@@ -10,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from tyro.conf import Positional
-
 from jaxcontam import __version__, errors
 from jaxcontam.amounts import counted
+from jaxcontam.cli.flags import Doctor
 from jaxcontam.data.benchmark import SUFFIXES
 from jaxcontam.data.files import HUB_PREFIX, TASK_PREFIX, TFDS_PREFIX
 from jaxcontam.data.model_files import GGUF
@@ -39,52 +37,37 @@ Finding = tuple[Literal["ok", "note", "fault"], str, str]
 that says how to fix it, empty where nothing is wrong."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Doctor:
-    """Say what is missing here, and how to get it; looks at a model and files, too.
+def examine(command: Doctor) -> int:
+    """Print a line a check; 0, or 2 if something that is needed is missing."""
+    console = Terminal()
+    n_faults = 0
+    for state, text, hint in _findings(command):
+        console.tell(f"{state:<6} {text}", indent=7)
+        if hint:
+            console.say(f"{'':<6} -> {hint}")
+        n_faults += state == "fault"
+    if n_faults:
+        console.print(f"\n{counted(n_faults, 'fault')} to mend")
+    return EXIT_FAULTS if n_faults else 0
 
-    Examples:
-        jaxcontam doctor  # this machine
-        jaxcontam doctor benchmark.jsonl  # can its order be tested?
-        jaxcontam doctor MODEL_DIR a.jsonl b.jsonl  # all that is to be audited
-    """
 
-    model: Positional[str | None] = None
-    """Model directory or .gguf file that is to be audited: is it complete? May be
-    left out."""
-    benchmark: Positional[tuple[str, ...]] = ()
-    """Files that it is to be audited on: does the order of each pass the checks?"""
-
-    def run(self) -> int:
-        """Print a line a check; 0, or 2 if something that is needed is missing."""
-        console = Terminal()
-        n_faults = 0
-        for state, text, hint in self._findings():
-            console.tell(f"{state:<6} {text}", indent=7)
-            if hint:
-                console.say(f"{'':<6} -> {hint}")
-            n_faults += state == "fault"
-        if n_faults:
-            console.print(f"\n{counted(n_faults, 'fault')} to mend")
-        return EXIT_FAULTS if n_faults else 0
-
-    def _findings(self) -> Iterator[Finding]:
-        if self.model is None:
-            yield from machine()
-            yield from extras()
-            yield from hub()
-            return
-        files = self.benchmark
-        if not runs_here(self.model) and not self.model.startswith("lm_eval:"):
-            # Asked by an audit, not here.
-            yield ("note", f"{self.model}: is not here, and was not asked", "")
-        elif _is_model(self.model):
-            yield from model_findings(self.model)
-        else:
-            files = self.model, *files
-        for file in files:
-            yield from benchmark_findings(file)
-        yield from in_short(machine())
+def _findings(command: Doctor) -> Iterator[Finding]:
+    if command.model is None:
+        yield from machine()
+        yield from extras()
+        yield from hub()
+        return
+    files = command.benchmark
+    if not runs_here(command.model) and not command.model.startswith("lm_eval:"):
+        # Asked by an audit, not here.
+        yield ("note", f"{command.model}: is not here, and was not asked", "")
+    elif _is_model(command.model):
+        yield from model_findings(command.model)
+    else:
+        files = command.model, *files
+    for file in files:
+        yield from benchmark_findings(file)
+    yield from in_short(machine())
 
 
 def _is_model(word: str) -> bool:

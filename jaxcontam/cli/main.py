@@ -1,5 +1,6 @@
 """`jaxcontam`: parse, call the library, print. No logic lives here."""
 
+import ast
 import collections
 import contextlib
 import dataclasses
@@ -12,10 +13,11 @@ import os
 import re
 import sys
 import threading
+import types
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin
 
-import docstring_parser
 import tyro
 
 import jaxcontam
@@ -28,17 +30,12 @@ from jaxcontam.errors import (
     nearest,
     unknown_name,
 )
-from jaxcontam.processes import (
-    interrupted,
-    is_first,
-    joined,
-    signal_of,
-    stop_on_signals,
-)
+from jaxcontam.processes import is_first, joined
 from jaxcontam.renamed import GONE, new_flag
 from jaxcontam.reports.flags import MERGE, POD, DeviceFlags, is_positional, own_folder
-from jaxcontam.scoring.shares import ShareScored
-from jaxcontam.terminal import printable
+from jaxcontam.scoring.parts import ShareScored
+from jaxcontam.signals import interrupted, signal_of, stop_on_signals
+from jaxcontam.terminal_text import printable
 
 EXIT_DONE, EXIT_INPUT, EXIT_PARTIAL = 0, 2, 3
 
@@ -231,11 +228,7 @@ def _describe_flags(command: type) -> None:
     for owner in command.__mro__:
         if not dataclasses.is_dataclass(owner):
             continue
-        kinds = inspect.get_annotations(owner)
-        words = {
-            param.arg_name: " ".join((param.description or "").split())
-            for param in docstring_parser.parse_from_object(owner).params
-        }
+        kinds, words = inspect.get_annotations(owner), _words_of_fields(owner)
         for name in kinds.keys() & fields.keys() & words.keys():
             default, metavar = fields[name].default, None
             hint = None
@@ -251,8 +244,51 @@ def _describe_flags(command: type) -> None:
             about = tyro.conf.arg(
                 help=words[name], help_behavior_hint=hint, metavar=metavar
             )
-            kinds[name] = Annotated[kinds[name], about]
+            kinds[name] = Annotated[*_light(kinds[name]), about]
         owner.__annotations__ = kinds
+
+
+def _words_of_fields(owner: type) -> dict[str, str]:
+    """What the source says below each field of a dataclass, as one paragraph."""
+    body = _classes(owner.__module__)[owner.__qualname__].body
+    return {
+        field.target.id: " ".join(said.value.value.split())
+        for field, said in itertools.pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(said, ast.Expr)
+        and isinstance(said.value, ast.Constant)
+        and isinstance(said.value.value, str)
+    }
+
+
+@functools.cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {one.name: one for one in tree.body if isinstance(one, ast.ClassDef)}
+
+
+def _light(kind: Any) -> list[Any]:
+    """A field's kind and its marks, in the form whose default tyro checks by itself.
+
+    Of a tuple, and of `int | None`, it asks typeguard, which takes longer to import
+    than tyro.
+    """
+    bare, *marks = get_args(kind) if get_origin(kind) is Annotated else (kind,)
+    if isinstance(bare, types.UnionType):
+        return [Union[get_args(bare)], *marks]  # noqa: UP007
+    if get_origin(bare) is not tuple:
+        return [bare, *marks]
+    item = get_args(bare)[0]
+    word = {str: "STR", float: "FLOAT", Path: "PATH"}[item]
+    spec = tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=f"[{word} [{word} ...]]",
+        instance_from_str=lambda words: tuple(map(item, words)),
+        is_instance=lambda value: isinstance(value, tuple),
+        str_from_instance=lambda values: [*map(str, values)],
+    )
+    return [object, spec, *marks]
 
 
 def _refuse_unknown_flags(command: type, words: Sequence[str], prog: str) -> None:

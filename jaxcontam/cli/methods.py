@@ -5,14 +5,13 @@
 random orders.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from rich.padding import Padding
 from rich.table import Table
-from tyro.conf import Positional
 
+from jaxcontam.cli.flags import Methods
 from jaxcontam.errors import unknown_name
 from jaxcontam.methods import GIVES, METHODS
 from jaxcontam.terminal import Terminal
@@ -75,39 +74,27 @@ FORMULAS: Mapping[str, str] = {
 """The formula of each method in a line; docs/methods has the rest of each."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Methods:
-    """Show what each method gives and costs, or all about some of them.
-
-    Examples:
-        jaxcontam methods  # every method, in a line or two
-        jaxcontam methods adjacency min_k  # formula, null, source, example
-    """
-
-    name: Positional[tuple[str, ...]] = ()
-    """Methods to describe in full (default: all in short)."""
-
-    def run(self) -> None:
-        """Print the tests, then the membership scores, then what `replicate` does."""
-        console = Terminal()
-        for name in self.name:
-            if name not in METHODS:
-                raise unknown_name("method", name, METHODS)
-            console.print(name, style="bold")
-            for line in _lines(name):
-                console.print(Padding(line, (0, 0, 0, 2)))
-        if self.name:
-            return
-        for title in dict.fromkeys(GIVES.values()):
-            table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-            table.add_column(title, no_wrap=True)
-            table.add_column("gives; costs")
-            table.add_column("finds")
-            for name in (one for one in METHODS if GIVES[one] == title):
-                given, finds = _lines(name)[:2]
-                table.add_row(name, given, finds.removeprefix("finds: "))
-            console.print(table, "")
-        console.print("jaxcontam methods NAME shows the rest: formula, null, source.")
+def show(command: Methods) -> None:
+    """Print the tests, then the membership scores, then what `replicate` does."""
+    console = Terminal()
+    for name in command.name:
+        if name not in METHODS:
+            raise unknown_name("method", name, METHODS)
+        console.print(name, style="bold")
+        for line in _lines(name):
+            console.print(Padding(line, (0, 0, 0, 2)))
+    if command.name:
+        return
+    for title in dict.fromkeys(GIVES.values()):
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+        table.add_column(title, no_wrap=True)
+        table.add_column("gives; costs")
+        table.add_column("finds")
+        for name in (one for one in METHODS if GIVES[one] == title):
+            given, finds = _lines(name)[:2]
+            table.add_row(name, given, finds.removeprefix("finds: "))
+        console.print(table, "")
+    console.print("jaxcontam methods NAME shows the rest: formula, null, source.")
 
 
 def _lines(name: str) -> list[str]:

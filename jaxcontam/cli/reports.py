@@ -1,13 +1,10 @@
 """`jaxcontam verify` and `report`: a report again from its evidence; no JAX."""
 
-import dataclasses
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from jaxcontam.amounts import counted
 from jaxcontam.arguments import path_word
+from jaxcontam.cli.flags import Report, Verify
 from jaxcontam.errors import InputError
 from jaxcontam.reports.archive import P_VALUES_NAME, TEXTS_NAME
 from jaxcontam.reports.kinds import Asked, kind_of
@@ -24,7 +21,8 @@ from jaxcontam.reports.report_files import (
     read_sums,
     write_page,
 )
-from jaxcontam.terminal import Terminal, printable, shell_line
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable, shell_line
 
 _EVIDENCE = (ARCHIVE_NAME, P_VALUES_NAME, TEXTS_NAME)
 _OF_SUMS = (PAGE_NAME, RESULTS_NAME)
@@ -36,53 +34,25 @@ def _folder(place: Path) -> Path:
     return place.parent if place.name in _FILES and not place.is_dir() else place
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Verify:
-    """Recompute every p-value and verdict of a report; exit 3 if one differs.
-
-    Pre-tests of an audit run again if its files are available.
-
-    Examples:
-        # every number again, without the model
-        jaxcontam verify FOLDER
-        # also score 100 random rows of each test again
-        jaxcontam verify FOLDER --rescore 100 --model MODEL_DIR
-    """
-
-    directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """Folder with report.json, and orders.npz or texts.jsonl."""
-
-    benchmark: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE")] = ()
-    """Files that were audited (default: where the report's command found them)."""
-    rescore: Annotated[int, tyro.conf.arg(metavar="N")] = 0
-    """Random rows of each test of an audit that --model scores again."""
-    model: str | None = None
-    """The model of the report, or its reference, for --rescore."""
-
-    def __post_init__(self) -> None:
-        if self.rescore < 0 or (self.rescore > 0) != (self.model is not None):
-            raise InputError(
-                "--rescore and --model go together",
-                hint="--rescore 20 --model MODEL scores 20 rows of each test again",
-            )
-
-    def run(self) -> int:
-        """Print what was checked; 0 if all agrees, 3 if anything does not."""
-        console, directory = Terminal(), _folder(self.directory)
-        _check_whole(directory)
-        document = read_document(directory / REPORT_NAME)
-        asked = Asked(benchmarks=self.benchmark, rescore=self.rescore, model=self.model)
-        found = kind_of(command_of(document)).check(directory, document, asked)
-        for fault in found.faults:
-            console.tell(f"differs: {printable(fault)}")
-        name = printable(directory)
-        if found.faults:
-            n_faults = counted(len(found.faults), "difference")
-            console.tell(f"{name}: NOT verified, {n_faults}")
-            return 3
-        n = counted(found.n, found.unit)
-        console.tell(f"{name}: verified, {n} {found.words}")
-        return 0
+def verify(command: Verify) -> int:
+    """Print what was checked; 0 if all agrees, 3 if anything does not."""
+    console, directory = Terminal(), _folder(command.directory)
+    _check_whole(directory)
+    document = read_document(directory / REPORT_NAME)
+    asked = Asked(
+        benchmarks=command.benchmark, rescore=command.rescore, model=command.model
+    )
+    found = kind_of(command_of(document)).check(directory, document, asked)
+    for fault in found.faults:
+        console.tell(f"differs: {printable(fault)}")
+    name = printable(directory)
+    if found.faults:
+        n_faults = counted(len(found.faults), "difference")
+        console.tell(f"{name}: NOT verified, {n_faults}")
+        return 3
+    n = counted(found.n, found.unit)
+    console.tell(f"{name}: verified, {n} {found.words}")
+    return 0
 
 
 def _check_whole(directory: Path) -> None:
@@ -112,28 +82,17 @@ def _check_whole(directory: Path) -> None:
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Write report.html and results.csv again, from report.json and what it names.
+def render(command: Report) -> None:
+    """Write page and table beside the report."""
+    import jinja2
 
-    Examples:
-        jaxcontam report runs/audit/FOLDER
-    """
-
-    directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """Folder of a finished run."""
-
-    def run(self) -> None:
-        """Write page and table beside the report."""
-        import jinja2
-
-        directory = _folder(self.directory)
-        report = read_report(directory / REPORT_NAME)
-        try:
-            print(printable(write_page(report, directory)))
-        except (*DAMAGE, jinja2.TemplateError) as e:
-            raise InputError(
-                f"{directory}: the report cannot be rendered ({e!r})",
-                hint="it is damaged, or of another version; jaxcontam verify shows "
-                "what differs",
-            ) from e
+    directory = _folder(command.directory)
+    report = read_report(directory / REPORT_NAME)
+    try:
+        print(printable(write_page(report, directory)))
+    except (*DAMAGE, jinja2.TemplateError) as e:
+        raise InputError(
+            f"{directory}: the report cannot be rendered ({e!r})",
+            hint="it is damaged, or of another version; jaxcontam verify shows "
+            "what differs",
+        ) from e

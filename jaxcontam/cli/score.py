@@ -1,103 +1,88 @@
 """`jaxcontam score`: per-token log-probabilities and moments of each text."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tyro.conf import Positional
 
+from jaxcontam.cli.flags import Score
 from jaxcontam.data.benchmark import load_benchmark
 from jaxcontam.data.encoding import encode_texts
 from jaxcontam.errors import InputError
 from jaxcontam.processes import is_first
 from jaxcontam.progress import progress_bar
-from jaxcontam.reports.flags import FirstTextsFlags, ScoringFlags, in_order, open_for
+from jaxcontam.reports.flags import open_for
 from jaxcontam.reports.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.run_batches import finite_scores
-from jaxcontam.terminal import json_text, printable
+from jaxcontam.terminal_text import json_text, printable
 
 
-@in_order
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Score(ScoringFlags, FirstTextsFlags):
-    """Score every token of each text: log-probability, and its mean and variance.
-
-    Examples:
-        jaxcontam score MODEL_DIR texts.txt --out scores.jsonl  # a row per text
-    """
-
-    texts: Positional[Path]
-    """File of texts: .jsonl, .json, .csv, .tsv or .txt; by default the raw line."""
-    out: Path
-    """File to write, one JSON row per text."""
-
-    def run(self) -> int:
-        """Score and write; returns 0."""
-        texts = load_benchmark(
-            self.texts,
-            template=self.template,
-            text_field=self.text_field,
-            no_header=self.no_header,
-            limit=self.limit,
+def score(command: Score) -> int:
+    """Score and write; returns 0."""
+    texts = load_benchmark(
+        command.texts,
+        template=command.template,
+        text_field=command.text_field,
+        no_header=command.no_header,
+        limit=command.limit,
+    )
+    if command.out.is_dir():
+        raise InputError(f"{command.out}: is a folder", hint="name a file with --out")
+    is_there = command.out.exists() and command.texts.exists()
+    if is_there and command.out.samefile(command.texts):
+        raise InputError(
+            f"{command.out}: --out is the file of the texts",
+            hint="name another file: its scores would overwrite the texts",
         )
-        if self.out.is_dir():
-            raise InputError(f"{self.out}: is a folder", hint="name a file with --out")
-        is_there = self.out.exists() and self.texts.exists()
-        if is_there and self.out.samefile(self.texts):
-            raise InputError(
-                f"{self.out}: --out is the file of the texts",
-                hint="name another file: its scores would overwrite the texts",
+    if command.out.exists() and not _is_scores(command.out):
+        raise InputError(
+            f"{command.out}: exists, and holds no scores",
+            hint="name another file with --out, or remove it",
+        )
+    make_folder(command.out.parent)
+    model = open_for(command, command.model)
+    encoded = encode_texts(
+        model.tokenizer, texts.texts, after=model.prefix_id, begins=True
+    )
+    has_prefix = model.prefix_id is not None
+    prefix = [model.prefix_id] if has_prefix else []
+    # An empty text has no token, and a row of empty lists.
+    filled = [i for i, ids in enumerate(encoded) if len(ids)]
+    sequences = [np.array([*prefix, *encoded[i]], np.int32) for i in filled]
+    beside = command.out.with_name(command.out.name + ".store")
+    scorer = model.make_scorer(
+        store=command.store_in(beside),
+        moments=model.has_moments,
+    )
+
+    def named(n: int) -> str:
+        return f"{command.texts}: text {filled[n] + 1}: the model's log-probability"
+
+    with finite_scores(named), progress_bar("scoring texts") as progress:
+        table = scorer.token_table(sequences, progress)
+    place = {i: row for row, i in enumerate(filled)}
+    lines = []
+    for i, (text, ids) in enumerate(zip(texts.texts, encoded, strict=True)):
+        row = {"id": i, "text": text}
+        if table.starts is None:
+            scores_RT = table.scores[place[i]] if i in place else np.empty((4, 0))
+            row |= _by_ids(model.prefix_id, ids, scores_RT)
+        else:
+            found = place.get(i)
+            row |= _by_characters(
+                np.array([]) if found is None else table.starts[found] - has_prefix,
+                np.empty((1, 0)) if found is None else table.scores[found],
+                is_first_scored=has_prefix or not len(ids),
             )
-        if self.out.exists() and not _is_scores(self.out):
-            raise InputError(
-                f"{self.out}: exists, and holds no scores",
-                hint="name another file with --out, or remove it",
-            )
-        make_folder(self.out.parent)
-        model = open_for(self, self.model)
-        encoded = encode_texts(
-            model.tokenizer, texts.texts, after=model.prefix_id, begins=True
-        )
-        has_prefix = model.prefix_id is not None
-        prefix = [model.prefix_id] if has_prefix else []
-        # An empty text has no token, and a row of empty lists.
-        filled = [i for i, ids in enumerate(encoded) if len(ids)]
-        sequences = [np.array([*prefix, *encoded[i]], np.int32) for i in filled]
-        beside = self.out.with_name(self.out.name + ".store")
-        scorer = model.make_scorer(
-            store=self.store_in(beside),
-            moments=model.has_moments,
-        )
-
-        def named(n: int) -> str:
-            return f"{self.texts}: text {filled[n] + 1}: the model's log-probability"
-
-        with finite_scores(named), progress_bar("scoring texts") as progress:
-            table = scorer.token_table(sequences, progress)
-        place = {i: row for row, i in enumerate(filled)}
-        lines = []
-        for i, (text, ids) in enumerate(zip(texts.texts, encoded, strict=True)):
-            row = {"id": i, "text": text}
-            if table.starts is None:
-                scores_RT = table.scores[place[i]] if i in place else np.empty((4, 0))
-                row |= _by_ids(model.prefix_id, ids, scores_RT)
-            else:
-                found = place.get(i)
-                row |= _by_characters(
-                    np.array([]) if found is None else table.starts[found] - has_prefix,
-                    np.empty((1, 0)) if found is None else table.scores[found],
-                    is_first_scored=has_prefix or not len(ids),
-                )
-            lines.append(json_text(row, indent=None, allow_nan=False))
-        if not is_first():
-            return 0
-        replace_bytes(self.out, ("\n".join(lines) + "\n").encode())
-        print(f"{printable(self.out)}: {len(lines)} texts")
-        for words in texts.left_out:
-            print(printable(f"{texts.name}: {words}"))
+        lines.append(json_text(row, indent=None, allow_nan=False))
+    if not is_first():
         return 0
+    replace_bytes(command.out, ("\n".join(lines) + "\n").encode())
+    print(f"{printable(command.out)}: {len(lines)} texts")
+    for words in texts.left_out:
+        print(printable(f"{texts.name}: {words}"))
+    return 0
 
 
 def _is_scores(path: Path) -> bool:

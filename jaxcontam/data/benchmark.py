@@ -44,7 +44,7 @@ from jaxcontam.data.templates import (
     text_if_any,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.terminal import printable
+from jaxcontam.terminal_text import printable
 
 _GZIP = b"\x1f\x8b"
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}

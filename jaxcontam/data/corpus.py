@@ -33,7 +33,7 @@ from jaxcontam.data.records import (
     json_lines,
 )
 from jaxcontam.errors import InputError
-from jaxcontam.terminal import printable
+from jaxcontam.terminal_text import printable
 
 PARQUET = ".parquet"
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt", ".warc", ".wet", PARQUET)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from jaxcontam.errors import InputError
-from jaxcontam.terminal import printable
+from jaxcontam.terminal_text import printable
 
 _DECODER = json.JSONDecoder()
 _KEY_AT = len('{"key": ')

@@ -4,11 +4,10 @@ import dataclasses
 import string
 from collections.abc import Collection, Mapping, Sequence
 
-from jaxcontam.arguments import NamedFields, check_fields
 from jaxcontam.data.answer_options import Item, field_path, option_paths, read_items
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.templates import (
-    RecordText,
+    QuestionFields,
     is_missing,
     template_pieces,
     text_of_field,
@@ -47,30 +46,6 @@ class Question:
     def right(self) -> tuple[str, ...]:
         """Texts that count as right."""
         return (self.choices[self.answer],) if self.choices else self.written
-
-
-# No slots: the command joins these fields to its own.
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class QuestionFields(NamedFields, RecordText):
-    r"""Names of a record's fields, which are flags of `jaxcontam inflation`.
-
-    Without a template a record is read as `Question: {question}\nAnswer:`, or as the
-    text that is to be continued; without an id it is known by its number in the file.
-    """
-
-    roles = ("options", "answer", "id", "document")
-    text: str | None = None
-    r"""Text before an answer: a field, or a template such as "Q: {question}\nA:";
-    {options} lists them and asks for the letter."""
-    fields: tuple[str, ...] = ()
-    """Names of fields, if not common ones: options=A,B,C,D (or one that lists them),
-    answer=NAME, id=NAME, which a rewrite shares with its original, and
-    document=NAME: items with equal values of it count as one draw."""
-
-    def __post_init__(self) -> None:
-        """Refuse fields of another kind."""
-        check_fields(self)
-        self.named("id")
 
 
 def read_questions(

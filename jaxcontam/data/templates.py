@@ -15,6 +15,7 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from jaxcontam.arguments import NamedFields, check_fields
 from jaxcontam.errors import InputError, nearest
 
 Path = tuple[str | int, ...]
@@ -44,6 +45,30 @@ class RecordText:
     def text_field(self) -> str | None:
         """The text, if it names a field."""
         return None if self.template is not None else self.text
+
+
+# No slots: the command joins these fields to its own.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuestionFields(NamedFields, RecordText):
+    r"""Names of a record's fields, which are flags of `jaxcontam inflation`.
+
+    Without a template a record is read as `Question: {question}\nAnswer:`, or as the
+    text that is to be continued; without an id it is known by its number in the file.
+    """
+
+    roles = ("options", "answer", "id", "document")
+    text: str | None = None
+    r"""Text before an answer: a field, or a template such as "Q: {question}\nA:";
+    {options} lists them and asks for the letter."""
+    fields: tuple[str, ...] = ()
+    """Names of fields, if not common ones: options=A,B,C,D (or one that lists them),
+    answer=NAME, id=NAME, which a rewrite shares with its original, and
+    document=NAME: items with equal values of it count as one draw."""
+
+    def __post_init__(self) -> None:
+        """Refuse fields of another kind."""
+        check_fields(self)
+        self.named("id")
 
 
 def fill_template(template: str, row: Mapping[str, object] | None, where: str) -> str:

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
-from tyro.conf import Positional
 
 from jaxcontam.amounts import counted
 from jaxcontam.data.model_files import is_score_file
-from jaxcontam.members.design import MembershipDesign
+from jaxcontam.members.flags import Membership
 from jaxcontam.members.known_texts import WEIGHTS, check_sides, choose, read_texts
 from jaxcontam.members.page import (
     auc_words,
@@ -31,18 +30,15 @@ from jaxcontam.proof.outcome import bare_table, first_that_fits, print_table
 from jaxcontam.proof.publish import earlier_reports, shown
 from jaxcontam.reports.archive import TEXTS_NAME
 from jaxcontam.reports.flags import (
-    ReportFlags,
-    ScoringFlags,
-    TextFlags,
     check_references,
     flags_of,
-    in_order,
     open_for,
     runs_here,
 )
 from jaxcontam.reports.page import looks_sentence
 from jaxcontam.reports.report import Report, Stopwatch
-from jaxcontam.terminal import Terminal, printable
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable
 
 if TYPE_CHECKING:
     from jaxcontam.members.passes import TextModel
@@ -54,95 +50,64 @@ _PRINTED = 20
 _SHORT = {"p, permuted labels": "p", "gain over blind (95%)": "gain over\nblind"}
 
 
-@in_order
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Membership(MembershipDesign, ScoringFlags, TextFlags, ReportFlags):
-    """Find which texts a model saw, by scores judged against known texts.
+def rank(command: Membership) -> dict[str, Any] | None:
+    """Score, judge, write and print; returns the report, or None for a dry run."""
+    watch = Stopwatch()
+    run = read_texts(command)
+    check_sides(run)
+    chosen = choose(
+        command,
+        run,
+        WEIGHTS if runs_here(command.model) else (),
+        rereads=not is_score_file(command.model),
+    )
+    # JAX and transformers are imported once the input is known to be good.
+    from jaxcontam.members.run import (
+        dry_run_words,
+        inputs_of,
+        plan_membership,
+        score_and_judge,
+    )
 
-    Examples:
-        jaxcontam membership MODEL_DIR wikimia.jsonl  # a file with labels
-        # two files
-        jaxcontam membership MODEL_DIR --members seen.txt --nonmembers unseen.txt
-        # texts in question
-        jaxcontam membership MODEL_DIR texts.txt --nonmembers unseen.txt
-        # a rate for each book of a folder
-        jaxcontam membership MODEL_DIR books/ --members old/ --nonmembers new/
-        # beyond `may rank higher`
-        jaxcontam membership MODEL_DIR wikimia.jsonl --reference OTHER_DIR
-        # scores of another engine
-        jaxcontam membership scores.jsonl --members seen.txt --nonmembers unseen.txt
-    """
-
-    texts: Positional[str | None] = None
-    """File of texts, hf:ORG/NAME:SPLIT, tfds:NAME/SPLIT, or folder of .txt files, each
-    a document."""
-    members: str | None = None
-    """Texts that are known to have been seen."""
-    nonmembers: str | None = None
-    """Texts that cannot have been seen, of the same kind."""
-    reference: str | None = None
-    """Model that saw neither side; without one the verdict is at
-    most `may rank higher`."""
-    dry_run: bool = False
-    """Print scores, numbers of tokens and the time they take; score nothing."""
-
-    def run(self) -> dict[str, Any] | None:
-        """Score, judge, write and print; returns the report, or None for a dry run."""
-        watch = Stopwatch()
-        run = read_texts(self)
-        check_sides(run)
-        chosen = choose(
-            self,
-            run,
-            WEIGHTS if runs_here(self.model) else (),
-            rereads=not is_score_file(self.model),
+    check_references(command)
+    opened = open_for(command, command.model, plan_only=command.dry_run)
+    out = command.made_folder("membership", opened, run.fingerprint)
+    model, reference = _text_model(command, opened, out), None
+    if command.reference is not None:
+        other = open_for(
+            command, command.reference, plan_only=command.dry_run, beside=opened
         )
-        # JAX and transformers are imported once the input is known to be good.
-        from jaxcontam.members.run import (
-            dry_run_words,
-            inputs_of,
-            plan_membership,
-            score_and_judge,
+        reference = _text_model(command, other, out)
+    inputs = inputs_of(command, opened, reference, kept=out)
+    plan = plan_membership(command, run, chosen, model, inputs)
+    if command.dry_run:
+        print(dry_run_words(plan, command.limits))
+        return None
+    words = [command.model] if command.texts is None else [command.model, command.texts]
+    with progress_bar("scoring texts") as progress:
+        analysis = score_and_judge(
+            plan,
+            command=("membership", *words, *flags_of(command)),
+            watch=watch,
+            progress=progress,
         )
+    if command.out is None:
+        earlier = earlier_reports(analysis.report, out)
+        report = dataclasses.replace(analysis.report, earlier=earlier)
+        analysis = dataclasses.replace(analysis, report=report)
 
-        check_references(self)
-        opened = open_for(self, self.model, plan_only=self.dry_run)
-        out = self.made_folder("membership", opened, run.fingerprint)
-        model, reference = self._text_model(opened, out), None
-        if self.reference is not None:
-            other = open_for(
-                self, self.reference, plan_only=self.dry_run, beside=opened
-            )
-            reference = self._text_model(other, out)
-        inputs = inputs_of(self, opened, reference, kept=out)
-        plan = plan_membership(self, run, chosen, model, inputs)
-        if self.dry_run:
-            print(dry_run_words(plan, self.limits))
-            return None
-        words = [self.model] if self.texts is None else [self.model, self.texts]
-        with progress_bar("scoring texts") as progress:
-            analysis = score_and_judge(
-                plan,
-                command=("membership", *words, *flags_of(self)),
-                watch=watch,
-                progress=progress,
-            )
-        if self.out is None:
-            earlier = earlier_reports(analysis.report, out)
-            report = dataclasses.replace(analysis.report, earlier=earlier)
-            analysis = dataclasses.replace(analysis, report=report)
+    def show(console: Terminal) -> None:
+        print_membership(analysis.report, console)
+        console.say(f"\nscores: {printable(out / TEXTS_NAME)}")
 
-        def show(console: Terminal) -> None:
-            print_membership(analysis.report, console)
-            console.say(f"\nscores: {printable(out / TEXTS_NAME)}")
+    return shown(lambda: analysis.written(out), show, as_json=command.json)
 
-        return shown(lambda: analysis.written(out), show, as_json=self.json)
 
-    def _text_model(self, model: "OpenModel", out: Path) -> "TextModel":
-        from jaxcontam.members.passes import text_model
+def _text_model(command: Membership, model: "OpenModel", out: Path) -> "TextModel":
+    from jaxcontam.members.passes import text_model
 
-        store = self.store_of(model, out)
-        return text_model(model, store=store)
+    store = command.store_of(model, out)
+    return text_model(model, store=store)
 
 
 def print_membership(report: Report, console: Terminal) -> None:

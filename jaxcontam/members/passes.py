@@ -42,10 +42,11 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.progress import Progress, progress_after
 from jaxcontam.scoring.gradients import gradient_norms
 from jaxcontam.scoring.opened import OpenModel, PairSource, SequenceScorer
+from jaxcontam.scoring.parts import ShareScored
 from jaxcontam.scoring.prefixed import PrefixedSums, paired_sums, prefixed_sums
 from jaxcontam.scoring.run_batches import NonFiniteScoreError
 from jaxcontam.scoring.scorer import Scorer, n_targets
-from jaxcontam.scoring.shares import ShareScored, each_scored
+from jaxcontam.scoring.shares import each_scored
 
 SHARE = 0.3
 """Share of words that an edit touches, rounded up."""

@@ -25,7 +25,7 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES, Family, family_of, text_fields
 from jaxcontam.models.hub import file_state, fingerprint_files, model_directory
 from jaxcontam.models.weights import read_weights, weight_files, write_weights
-from jaxcontam.terminal import printable
+from jaxcontam.terminal_text import printable
 
 if TYPE_CHECKING:
     from jaxcontam.models.adapter import Adapter

@@ -16,7 +16,7 @@ from jaxcontam.data.files import similar_path
 from jaxcontam.data.hub_splits import check_revision
 from jaxcontam.data.model_files import check_model_folder
 from jaxcontam.errors import InputError, first_line, install_hint
-from jaxcontam.terminal import shell_line
+from jaxcontam.terminal_text import shell_line
 
 _WANTED = ("*.json", "*.safetensors", "tokenizer.model", "*.txt")
 

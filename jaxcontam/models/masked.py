@@ -15,7 +15,7 @@ from jaxcontam.errors import InputError, first_line
 from jaxcontam.models.checkpoint import quiet_transformers, read_fast_tokenizer
 from jaxcontam.models.hub import need_torch
 from jaxcontam.models.weights import weight_files
-from jaxcontam.terminal import printable
+from jaxcontam.terminal_text import printable
 
 _HINT = "a folder with config.json, model.safetensors and tokenizer.json"
 # Masked copies of a text that the model reads at once.

@@ -17,6 +17,7 @@ from jaxcontam.data.benchmark import Benchmark, content_digest, fingerprint
 from jaxcontam.data.encoding import Encoder, encode_examples
 from jaxcontam.data.files import Provenance
 from jaxcontam.errors import InputError
+from jaxcontam.orders.design import OPTIONS
 from jaxcontam.orders.order_test import Layout, PlannedTest
 from jaxcontam.proof.versions import VersionMethod
 from jaxcontam.reports.terms import Null, ProofWords
@@ -196,7 +197,7 @@ def _reasons(design: OptionDesign) -> str:
 
 
 METHOD = VersionMethod(
-    name="options",
+    name=OPTIONS,
     command="audit",
     default_orders=_DEFAULT_ORDERS,
     null=NULL,

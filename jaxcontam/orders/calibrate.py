@@ -3,22 +3,17 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tyro.conf import Positional
 
 from jaxcontam.arguments import path_word
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.encoding import Encoded, encode_examples
 from jaxcontam.data.templates import typed_newlines
-from jaxcontam.errors import InputError
+from jaxcontam.orders.flags import Calibrate
 from jaxcontam.orders.methods import (
-    DIRECTION,
     AskedTest,
-    asked_tests,
-    order_method,
 )
 from jaxcontam.orders.order_test import PlannedTest, TestMethod, plan_test, score_test
 from jaxcontam.orders.sequences import OrderMethod
@@ -28,12 +23,7 @@ from jaxcontam.proof.publish import report_name, shown
 from jaxcontam.proof.result import Evidence
 from jaxcontam.reports.archive import P_VALUES_NAME, archive_bytes
 from jaxcontam.reports.flags import (
-    FirstTextsFlags,
-    ReportFlags,
-    ScoringFlags,
-    check_positive,
     flags_of,
-    in_order,
     open_for,
 )
 from jaxcontam.reports.methods import Words
@@ -54,8 +44,9 @@ from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import make_folder, write_files
 from jaxcontam.reports.terms import Validity
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.pair_plan import SEAM, WHOLE, Seam
-from jaxcontam.scoring.shares import ShareScored, each_scored
+from jaxcontam.scoring.parts import ShareScored
+from jaxcontam.scoring.seam import SEAM, WHOLE, Seam
+from jaxcontam.scoring.shares import each_scored
 from jaxcontam.stats.orders import row_generator
 from jaxcontam.stats.proportions import (
     LEVELS,
@@ -352,113 +343,72 @@ _CHECK = (
 )
 
 
-@in_order
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Calibrate(ScoringFlags, FirstTextsFlags, ReportFlags):
-    """Count how often a test rejects random orders of a file, as if published.
+def calibrate(command: Calibrate) -> dict:
+    """Load, draw, score, count, write and print; returns the report."""
+    watch = Stopwatch()
+    benchmark = load_benchmark(
+        command.benchmark,
+        template=command.template,
+        text_field=command.text_field,
+        no_header=command.no_header,
+        limit=command.limit,
+    )
+    console = Terminal(stderr=True)
+    console.say(*(f"{benchmark.name}: {words}" for words in benchmark.left_out))
+    model = open_for(command, command.model)
+    encoded = encode_examples(
+        model.tokenizer,
+        benchmark.texts,
+        separator=typed_newlines(command.separator),
+        max_example_tokens=command.max_example_tokens,
+    )
+    decides = (model.info.fingerprint, *flags_of(command))
+    name = report_name(model.name, [benchmark], decides)
+    out = command.folder(COMMAND, name)
+    make_folder(out)
+    scorer = command.scorer(model, out)
 
-    Examples:
-        # rejections of null orders
-        jaxcontam calibrate MODEL_DIR benchmark.jsonl --tests reversal
-    """
-
-    benchmark: Positional[Path]
-    """File: .jsonl, .json, .csv, .tsv, .txt."""
-    tests: str = DIRECTION.name
-    """Order tests, comma-separated; each fresh order costs what an audit costs. NAME:N
-    draws N random orders per stratum (default: as in audit)."""
-    draws: int | None = None
-    """Fresh orders of the file (default: 100 for direction and reversal, 20 for
-    others); approximate tests relabel the columns of one."""
-    group_field: str | None = None
-    """Permute only within equal values of this field."""
-    separator: str = "\n"
-    """Text after each example, as in the training data."""
-    max_example_tokens: int | None = None
-    """Cut longer examples, separator included."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "draws", "max_example_tokens")
-        if self.separator.startswith("chat:"):
-            raise InputError(
-                f"--separator {self.separator}: calibrate reads no chat templates",
-                hint="leave it out",
-            )
-        for test in self.asked:
-            order_method(test.name)
-
-    @property
-    def asked(self) -> tuple[AskedTest, ...]:
-        """Tests to calibrate."""
-        return asked_tests(self.tests.split(","))
-
-    def run(self) -> dict:
-        """Load, draw, score, count, write and print; returns the report."""
-        watch = Stopwatch()
-        benchmark = load_benchmark(
-            self.benchmark,
-            template=self.template,
-            text_field=self.text_field,
-            no_header=self.no_header,
-            limit=self.limit,
+    def announce(planned: PlannedTest, n: int) -> None:
+        console.say(
+            f"{planned.method.name}: {n} fresh order{'s' if n > 1 else ''} of "
+            f"{len(benchmark):,} examples, about {n * planned.n_targets:,} tokens"
         )
-        console = Terminal(stderr=True)
-        console.say(*(f"{benchmark.name}: {words}" for words in benchmark.left_out))
-        model = open_for(self, self.model)
-        encoded = encode_examples(
-            model.tokenizer,
-            benchmark.texts,
-            separator=typed_newlines(self.separator),
-            max_example_tokens=self.max_example_tokens,
-        )
-        decides = (model.info.fingerprint, *flags_of(self))
-        name = report_name(model.name, [benchmark], decides)
-        out = self.folder(COMMAND, name)
-        make_folder(out)
-        scorer = self.scorer(model, out)
 
-        def announce(planned: PlannedTest, n: int) -> None:
-            console.say(
-                f"{planned.method.name}: {n} fresh order{'s' if n > 1 else ''} of "
-                f"{len(benchmark):,} examples, about {n * planned.n_targets:,} tokens"
+    def calibrated(test: AskedTest) -> tuple[CalibrationResult, DrawnPValues]:
+        method = test.method
+        assert isinstance(method, TestMethod)
+        with progress_bar(test.name) as progress:
+            return calibrate_test(
+                benchmark,
+                encoded,
+                method,
+                scorer,
+                prefix_id=model.prefix_id,
+                context=model.context,
+                seed=command.seed,
+                n_draws=command.draws,
+                n_orders=test.n_orders,
+                group_field=command.group_field,
+                seam=SEAM,
+                begun=announce,
+                progress=progress,
             )
 
-        def calibrated(test: AskedTest) -> tuple[CalibrationResult, DrawnPValues]:
-            method = test.method
-            assert isinstance(method, TestMethod)
-            with progress_bar(test.name) as progress:
-                return calibrate_test(
-                    benchmark,
-                    encoded,
-                    method,
-                    scorer,
-                    prefix_id=model.prefix_id,
-                    context=model.context,
-                    seed=self.seed,
-                    n_draws=self.draws,
-                    n_orders=test.n_orders,
-                    group_field=self.group_field,
-                    seam=SEAM,
-                    begun=announce,
-                    progress=progress,
-                )
-
-        calls = (functools.partial(calibrated, test) for test in self.asked)
-        found = list(each_scored(calls))
-        results, drawn = zip(*found, strict=True)
-        report = watch.report(
-            (COMMAND, self.model, path_word(self.benchmark), *flags_of(self)),
-            self.seed,
-            results,
-            model=model.info,
-            device=model.device,
-        )
-        return shown(
-            lambda: write_files(report, {P_VALUES_NAME: archive_bytes(drawn)}, out),
-            lambda console: _print(results, console),
-            as_json=self.json,
-        )
+    calls = (functools.partial(calibrated, test) for test in command.asked)
+    found = list(each_scored(calls))
+    results, drawn = zip(*found, strict=True)
+    report = watch.report(
+        (COMMAND, command.model, path_word(command.benchmark), *flags_of(command)),
+        command.seed,
+        results,
+        model=model.info,
+        device=model.device,
+    )
+    return shown(
+        lambda: write_files(report, {P_VALUES_NAME: archive_bytes(drawn)}, out),
+        lambda console: _print(results, console),
+        as_json=command.json,
+    )
 
 
 def _print(results: Sequence[CalibrationResult], console: Terminal) -> None:

@@ -3,15 +3,13 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoder, WithinRows
 from jaxcontam.data.model_files import GGUF
 from jaxcontam.errors import InputError
+from jaxcontam.orders.design import Turn
 from jaxcontam.scoring.opened import OpenModel
-
-Turn = Literal["user", "assistant", "both"]
 
 _QUESTIONS = ("question", "prompt", "instruction", "query", "problem", "input")
 _ANSWERS = ("answer", "response", "output", "completion", "solution", "target")

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from jaxcontam.arguments import (
     NamedFields,
@@ -16,21 +16,20 @@ from jaxcontam.arguments import (
 from jaxcontam.data.templates import RecordText
 from jaxcontam.errors import InputError, nearest
 from jaxcontam.errors import check_names as check_known
-from jaxcontam.orders import answer_options
-from jaxcontam.orders.chat_turns import Turn
-from jaxcontam.orders.methods import (
-    ADJACENCY,
-    DIRECTION,
-    AskedTest,
-    asked_tests,
-    methods_to_score,
-)
-from jaxcontam.proof.verdict import MIN_EFFECT
+from jaxcontam.proof.flags import MIN_EFFECT
 from jaxcontam.reports.flags import check_positive
-from jaxcontam.scoring.pair_plan import SEAM, Seam
+from jaxcontam.scoring.seam import SEAM, Seam
+
+if TYPE_CHECKING:
+    from jaxcontam.orders.methods import AskedTest
 
 RANDOM, ANYWAY = "random", "anyway"
 """Words of `--order`; all others are seed files."""
+
+OPTIONS = "options"
+"""The test of the order of each item's options."""
+
+Turn = Literal["user", "assistant", "both"]
 
 
 # No slots: the command joins these fields to those of devices.
@@ -124,8 +123,11 @@ class AuditDesign(NamedFields, RecordText):
             )
 
     @property
-    def asked(self) -> tuple[AskedTest, ...]:
+    def asked(self) -> "tuple[AskedTest, ...]":
         """Tests to run, the deciding one first."""
+        # JAX and SciPy are imported once the words have parsed.
+        from jaxcontam.orders.methods import ADJACENCY, DIRECTION, asked_tests
+
         if self.tests is None:
             is_random = self.shuffled or self.seed_files
             both = (ADJACENCY.name, DIRECTION.name)
@@ -142,7 +144,7 @@ class AuditDesign(NamedFields, RecordText):
         """Names of the tests to run."""
         return tuple(test.name for test in self.asked)
 
-    def test(self, name: str) -> AskedTest:
+    def test(self, name: str) -> "AskedTest":
         """The test of one name."""
         return next(test for test in self.asked if test.name == name)
 
@@ -178,17 +180,17 @@ class AuditDesign(NamedFields, RecordText):
     @property
     def tests_options(self) -> bool:
         """True if options of items are moved as well."""
-        return answer_options.METHOD.name in self.test_names
+        return OPTIONS in self.test_names
 
     @property
     def decides_by_options(self) -> bool:
         """True if the order of options decides, so that `shuffled` speaks of it."""
-        return self.test_names[0] == answer_options.METHOD.name
+        return self.test_names[0] == OPTIONS
 
     @property
     def tests_options_alone(self) -> bool:
         """True if no order of examples is tested."""
-        return self.test_names == (answer_options.METHOD.name,)
+        return self.test_names == (OPTIONS,)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -217,6 +219,8 @@ class AuditDesign(NamedFields, RecordText):
 
     def check_reference(self) -> None:
         """Refuse a reference model beside tests that take none."""
+        from jaxcontam.orders.methods import methods_to_score
+
         tests = methods_to_score(self.test_names)
         if not any(method.words.takes_reference for method in tests):
             raise InputError(

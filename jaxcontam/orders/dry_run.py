@@ -22,7 +22,8 @@ from jaxcontam.scoring.remote import CountedPrompts, RemoteScorer
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.stats.power import detectable_effect
 from jaxcontam.stats.result import LEVEL
-from jaxcontam.terminal import Terminal, json_text
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import json_text
 
 SD_OF_ORDERS = (0.47, 19.0)
 """Nats that chance adds to one boundary of a whole order, standard deviation, from the
@@ -69,7 +70,7 @@ class Estimate:
     Attributes:
         model: Its name.
         minutes: Scoring time at the speed of a timed batch of zeros; loading,
-            compiling and the analysis come on top. None for a served model.
+            compiling and the analysis come on top. None where none was timed.
         compiled_in: Folder where the compiler may have left the programs that were
             timed; None if it keeps none.
         requests: What a server would be sent; None for a local model.
@@ -92,22 +93,27 @@ def dry_run(
     reference: ReadyAudit | None,
     *,
     names: Sequence[str],
+    timed: bool,
     price_per_hour: float | None,
     budget: Budget,
     as_json: bool,
 ) -> dict[str, Any]:
     """Print what planned tests would cost; returns the same as a dictionary.
 
-    Times a batch of each kind, and scores none of theirs. `names` are all tests that
-    were asked for: direction may be read from the pairs of another one. The reference
-    is counted at the same prices.
+    `timed` compiles and times a batch of each kind, and scores none of theirs. `names`
+    are all tests that were asked for: direction may be read from the pairs of another
+    one. The reference is counted at the same prices.
     """
     estimated = functools.partial(
-        _estimated, names=names, price_per_hour=price_per_hour, budget=budget
+        _estimated,
+        names=names,
+        timed=timed,
+        price_per_hour=price_per_hour,
+        budget=budget,
     )
     if reference is not None:
         check_other(reference.model, target.model)
-    with waiting_for("compiling and timing a batch"):
+    with waiting_for("compiling and timing a batch" if timed else "counting tokens"):
         found = estimated(target)
         if reference is not None:
             with about_reference():
@@ -125,6 +131,7 @@ def _estimated(
     ready: ReadyAudit,
     *,
     names: Sequence[str],
+    timed: bool,
     price_per_hour: float | None,
     budget: Budget,
 ) -> Estimate:
@@ -138,6 +145,8 @@ def _estimated(
         requests = scorer.prompts.estimate(budget)
         unit = "tokens" if scorer.prompts.ids else "characters"
         return estimate(minutes=None, requests=requests, unit=unit)
+    if not timed:
+        return estimate(minutes=None)
     # Imports JAX, which a model of one's own has done before.
     from jaxcontam.scoring.identity import compiled_in
 
@@ -237,27 +246,30 @@ def _print(found: Estimate, console: Terminal) -> None:
         name = found.reference.model
         words = _cost_words(found.reference, beside_local=is_here)
         console.print(f"\nThe reference, {name}: {words}")
-    timed = [one for one in (found, found.reference) if one and one.minutes is not None]
-    if timed:
-        words = (
-            "No example was scored; only a batch of zeros was timed. No report and no "
-            "store was written."
-        )
-        if timed[0].compiled_in is not None:
-            words += f" Compiled programs are kept in {timed[0].compiled_in}."
-        console.print(f"\n{words}")
+    here = [one for one in (found, found.reference) if one and one.requests is None]
+    if not here:
+        return
+    timed = here[0].minutes is not None
+    words = "No example was scored" + "; only a batch of zeros was timed" * timed
+    words += ". No report and no store was written."
+    if not timed:
+        words += " --time also times a batch, to say how long scoring takes."
+    elif here[0].compiled_in is not None:
+        words += f" Compiled programs are kept in {here[0].compiled_in}."
+    console.print(f"\n{words}")
 
 
 def _cost_words(found: Estimate, *, beside_local: bool = False) -> str:
     """Requests, or tokens and time, with the price."""
     if found.requests is not None:
         return sending_words(found.requests, beside_local=beside_local)
-    assert found.minutes is not None
     left = sum(test.n_targets - test.n_cached for test in found.tests)
     if not left:
         return "The store holds every score."
-    time = duration_words(60 * found.minutes)
-    words = f"{counted(left, 'token')} to score: {time} at the speed of one batch now"
+    words = f"{counted(left, 'token')} to score"
+    if found.minutes is not None:
+        time = duration_words(60 * found.minutes)
+        words += f": {time} at the speed of one batch now"
     words += "." if found.price is None else f", at a price of {amount(found.price)}."
     if added := sum(test.store_kb for test in found.tests):
         words += f" The store grows by {added / 1000:,.1f} MB."

@@ -26,9 +26,10 @@ from jaxcontam.proof.test_row import TestRow
 from jaxcontam.reports.terms import Null, Validity, restricted_null
 from jaxcontam.scoring.cost import Costed, ScoringCost, pair_cost, sequence_cost
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.pair_plan import WHOLE, PairPlan, Seam
+from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.plan import ScoringPlan, VersionPlan
 from jaxcontam.scoring.scorer import NonFiniteScoreError, n_targets
+from jaxcontam.scoring.seam import WHOLE, Seam
 from jaxcontam.stats.local import Run
 from jaxcontam.stats.orders import OrderDesign
 from jaxcontam.stats.pair_test import PairStatistic, pair_columns

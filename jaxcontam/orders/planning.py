@@ -9,9 +9,9 @@ from pathlib import Path
 
 from jaxcontam.amounts import amount
 from jaxcontam.errors import InputError
-from jaxcontam.orders.methods import ADJACENCY, N_SHARDS, AskedTest, asked_tests
+from jaxcontam.orders.flags import Plan
+from jaxcontam.orders.methods import ADJACENCY, N_SHARDS, AskedTest
 from jaxcontam.orders.power_designs import (
-    PLANNED,
     FilePlan,
     fewest_examples,
     has_free_orders,
@@ -21,7 +21,6 @@ from jaxcontam.orders.power_designs import (
 )
 from jaxcontam.proof.outcome import bare_table, first_that_fits
 from jaxcontam.proof.result import OrderResult
-from jaxcontam.reports.flags import check_positive, flag_of
 from jaxcontam.reports.report_files import REPORT_NAME, read_report
 from jaxcontam.stats.power import detectable_effect, power, sd_from, smallest_enough
 from jaxcontam.terminal import Terminal
@@ -117,161 +116,95 @@ class Pilot:
         return next(iter(whole or self.sd))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Plan the examples, orders, tokens and hours for a wanted power; needs no model.
-
-    Examples:
-        # power of so many examples
-        jaxcontam plan --effect 0.5 --sd 4 --examples 1000
-        jaxcontam plan --pilot runs/pilot --power 0.9  # from a small audit
-    """
-
-    effect: float | None = None
-    """Nats that each published boundary gains (default: the pilot's)."""
-    sd: float | None = None
-    """Standard deviation, in nats, that chance adds to a boundary; a --pilot gives that
-    of each of its tests (pairs have about half that of whole orders)."""
-    pilot: Path | None = None
-    """Folder of a finished report, whose effect, spread and speed are used."""
-    pilot_benchmark: str | None = None
-    """Benchmark of the pilot, if it has several."""
-    examples: int | None = None
-    """Available examples (default: the pilot's; without a pilot, the number
-    required)."""
-    example_tokens: float | None = None
-    """Mean tokens per example (default: the pilot's, else 64)."""
-    context: int | None = None
-    """Tokens that the model reads at once (default: the pilot's, else 2048)."""
-    power: float = 0.8
-    """Wanted probability of finding the effect."""
-    level: float = 0.001
-    """p-value that counts as found."""
-    tests: str = ",".join(PLANNED)
-    """Order tests, comma-separated; NAME:N draws N random orders per stratum (default:
-    as in audit)."""
-    tokens_per_second: float | None = None
-    """Speed of scoring (default: the pilot's)."""
-    json: bool = False
-    """Print the plan as JSON."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "examples", "context")
-        for name in ("sd", "example_tokens", "tokens_per_second", "effect"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise InputError(f"{flag_of(name)} must be positive, got {value}")
-        for name in ("power", "level"):
-            if not 0 < getattr(self, name) < 1:
-                raise InputError(
-                    f"--{name} must be between 0 and 1, got {getattr(self, name)}"
-                )
-        if self.pilot is None and (self.effect is None or self.sd is None):
-            raise InputError(
-                "a plan needs --effect and --sd, or --pilot",
-                hint="for scale: a small reference model had an sd of 0.5 to 19 nats "
-                "per boundary",
-            )
-        if self.pilot is None and self.pilot_benchmark is not None:
-            raise InputError("--pilot-benchmark goes with --pilot")
-        _ = self.asked
-
-    @property
-    def asked(self) -> tuple[AskedTest, ...]:
-        """Tests to plan."""
-        return asked_tests(self.tests.split(","), known=PLANNED)
-
-    def run(self) -> PlanResult:
-        """Plan and print; returns the plan."""
-        pilot = self.pilot and read_pilot(self.pilot, self.pilot_benchmark)
-        effect = self.effect if pilot is None else self.effect or pilot.effect
-        assert effect is not None
-        if effect <= 0:
-            raise InputError(
-                f"the pilot's effect is {effect:.3g} nats per boundary: nothing to "
-                "find",
-                hint="name the effect to find with --effect",
-            )
-        speed = self.tokens_per_second or (pilot and pilot.tokens_per_second)
-        # The sizes are filled in for each number of examples.
-        file = FilePlan(
-            n_examples=0,
-            example_tokens=self.example_tokens
-            or (pilot and pilot.example_tokens)
-            or 64,
-            context=self.context or (pilot and pilot.context) or 2048,
-            symmetry=pilot.symmetry if pilot else 0.0,
+def plan(command: Plan) -> PlanResult:
+    """Plan and print; returns the plan."""
+    pilot = command.pilot and read_pilot(command.pilot, command.pilot_benchmark)
+    effect = command.effect if pilot is None else command.effect or pilot.effect
+    assert effect is not None
+    if effect <= 0:
+        raise InputError(
+            f"the pilot's effect is {effect:.3g} nats per boundary: nothing to find",
+            hint="name the effect to find with --effect",
         )
-        examples = self.examples or (pilot and pilot.n_examples)
-        names = [test.name for test in self.asked]
-        sd = dict.fromkeys(names, self.sd or 0.0)
-        if self.sd is None and pilot is not None:
-            sd = {name: pilot.sd[pilot.spread_of(name)] for name in names}
-        found = PlanResult(
-            effect=effect,
-            sd=sd,
-            level=self.level,
-            power=self.power,
-            example_tokens=file.example_tokens,
-            context=file.context,
-            tokens_per_second=speed,
-            tests=tuple(
-                self._plan(test, file, examples, effect, sd[test.name], speed)
-                for test in self.asked
-            ),
-        )
-        if self.json:
-            print(json.dumps(dataclasses.asdict(found), indent=1))
-        else:
-            _print(self, found, pilot, Terminal())
-        return found
+    speed = command.tokens_per_second or (pilot and pilot.tokens_per_second)
+    # The sizes are filled in for each number of examples.
+    file = FilePlan(
+        n_examples=0,
+        example_tokens=command.example_tokens or (pilot and pilot.example_tokens) or 64,
+        context=command.context or (pilot and pilot.context) or 2048,
+        symmetry=pilot.symmetry if pilot else 0.0,
+    )
+    examples = command.examples or (pilot and pilot.n_examples)
+    names = [test.name for test in command.asked]
+    sd = dict.fromkeys(names, command.sd or 0.0)
+    if command.sd is None and pilot is not None:
+        sd = {name: pilot.sd[pilot.spread_of(name)] for name in names}
+    found = PlanResult(
+        effect=effect,
+        sd=sd,
+        level=command.level,
+        power=command.power,
+        example_tokens=file.example_tokens,
+        context=file.context,
+        tokens_per_second=speed,
+        tests=tuple(
+            _plan(command, test, file, examples, effect, sd[test.name], speed)
+            for test in command.asked
+        ),
+    )
+    if command.json:
+        print(json.dumps(dataclasses.asdict(found), indent=1))
+    else:
+        _print(command, found, pilot, Terminal())
+    return found
 
-    def _plan(
-        self,
-        test: AskedTest,
-        file: FilePlan,
-        examples: int | None,
-        effect: float,
-        sd: float,
-        speed: float | None,
-    ) -> TestPlan:
-        name = test.name
-        file = dataclasses.replace(file, n_shards=test.n_shards or N_SHARDS)
 
-        def power_of(n: int, m: int | None) -> float:
-            size = dataclasses.replace(file, n_examples=n)
-            return power(power_design(name, size, m), effect, sd, level=self.level)
+def _plan(
+    command: Plan,
+    test: AskedTest,
+    file: FilePlan,
+    examples: int | None,
+    effect: float,
+    sd: float,
+    speed: float | None,
+) -> TestPlan:
+    name = test.name
+    file = dataclasses.replace(file, n_shards=test.n_shards or N_SHARDS)
 
-        fewest = fewest_examples(name)
-        needed = smallest_enough(
-            lambda n: power_of(n, test.n_orders), self.power, smallest=fewest
+    def power_of(n: int, m: int | None) -> float:
+        size = dataclasses.replace(file, n_examples=n)
+        return power(power_design(name, size, m), effect, sd, level=command.level)
+
+    fewest = fewest_examples(name)
+    needed = smallest_enough(
+        lambda n: power_of(n, test.n_orders), command.power, smallest=fewest
+    )
+    n = examples or needed
+    if n is None or n < fewest:
+        return TestPlan(method=name, examples_needed=needed, n_examples=n)
+    here = dataclasses.replace(file, n_examples=n)
+    design = power_design(name, here, test.n_orders)
+    cost = workload(name, here, design)
+    orders_needed = None
+    if has_free_orders(name):
+        orders_needed = smallest_enough(
+            lambda m: power_of(n, m), command.power, smallest=1, largest=_MOST_ORDERS
         )
-        n = examples or needed
-        if n is None or n < fewest:
-            return TestPlan(method=name, examples_needed=needed, n_examples=n)
-        here = dataclasses.replace(file, n_examples=n)
-        design = power_design(name, here, test.n_orders)
-        cost = workload(name, here, design)
-        orders_needed = None
-        if has_free_orders(name):
-            orders_needed = smallest_enough(
-                lambda m: power_of(n, m), self.power, smallest=1, largest=_MOST_ORDERS
-            )
-        return TestPlan(
-            method=name,
-            examples_needed=needed,
-            n_examples=n,
-            power=power(design, effect, sd, level=self.level),
-            power_one_in_ten=power(design, effect, sd, share=_FEW, level=self.level),
-            mde=detectable_effect(design, sd, level=self.level, wanted=self.power),
-            log10_p_floor=design.log10_floor,
-            n_strata=design.n_strata,
-            n_orders=design.n_orders,
-            orders_needed=orders_needed,
-            n_sequences=cost.n_sequences,
-            tokens=round(cost.n_targets),
-            device_hours=None if not speed else cost.n_read / speed / 3600,
-        )
+    return TestPlan(
+        method=name,
+        examples_needed=needed,
+        n_examples=n,
+        power=power(design, effect, sd, level=command.level),
+        power_one_in_ten=power(design, effect, sd, share=_FEW, level=command.level),
+        mde=detectable_effect(design, sd, level=command.level, wanted=command.power),
+        log10_p_floor=design.log10_floor,
+        n_strata=design.n_strata,
+        n_orders=design.n_orders,
+        orders_needed=orders_needed,
+        n_sequences=cost.n_sequences,
+        tokens=round(cost.n_targets),
+        device_hours=None if not speed else cost.n_read / speed / 3600,
+    )
 
 
 def _print(

@@ -17,7 +17,7 @@ from jaxcontam.orders.methods import (
 )
 from jaxcontam.orders.pairs import PairMethod
 from jaxcontam.orders.sequences import OrderMethod
-from jaxcontam.scoring.pair_plan import SEAM, Seam
+from jaxcontam.scoring.seam import SEAM, Seam
 from jaxcontam.stats.direction import needed_pairs, run_length, runs_of
 from jaxcontam.stats.orders import stratum_size
 from jaxcontam.stats.power import (

@@ -46,7 +46,8 @@ from jaxcontam.scoring.opened import (
     about_reference,
     check_other,
 )
-from jaxcontam.scoring.shares import ShareScored, each_scored
+from jaxcontam.scoring.parts import ShareScored
+from jaxcontam.scoring.shares import each_scored
 
 
 @public

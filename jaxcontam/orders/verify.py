@@ -25,8 +25,8 @@ from jaxcontam.orders.calibrate import (
     calibration_page,
     counts_of,
 )
-from jaxcontam.orders.command import Audit
 from jaxcontam.orders.design import AuditDesign
+from jaxcontam.orders.flags import Audit
 from jaxcontam.orders.methods import TESTS, WORDS
 from jaxcontam.orders.order_test import PlannedTest
 from jaxcontam.orders.run import plan_audit

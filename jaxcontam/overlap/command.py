@@ -9,20 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from tyro.conf import Positional
-
 from jaxcontam import __version__
 from jaxcontam.amounts import counted
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.corpus import CorpusFile, list_corpus
 from jaxcontam.data.ngrams import SHORT
-from jaxcontam.data.templates import RecordText
 from jaxcontam.errors import InputError
 from jaxcontam.models.hub import model_directory
 from jaxcontam.overlap.counts import Counts, read_tasks, task_files
+from jaxcontam.overlap.flags import Overlap
 from jaxcontam.overlap.index import SHARED, Form, example_index, read_examples
-from jaxcontam.overlap.index_search import PREFIX, parse_index, search_index
 from jaxcontam.overlap.index_search import RULES as INDEX_RULES
+from jaxcontam.overlap.index_search import parse_index, search_index
 from jaxcontam.overlap.nearest import StaticEmbeddings, with_nearest
 from jaxcontam.overlap.occurrences import (
     RULES,
@@ -46,10 +44,11 @@ from jaxcontam.overlap.search import (
 )
 from jaxcontam.progress import progress_bar
 from jaxcontam.proof.outcome import bare_table
-from jaxcontam.reports.flags import check_positive, flag_of, flags_of
+from jaxcontam.reports.flags import flag_of, flags_of
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report_files import make_folder, replace_files
-from jaxcontam.terminal import Terminal, json_text, printable
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import json_text, printable
 
 RESULT_NAME = "overlap.json"
 FOUND_NAME, NOT_FOUND_NAME = "found.txt", "not_found.txt"
@@ -68,188 +67,151 @@ _PRINTED_FAULTS, _PRINTED_FOUND = 3, 5
 _SCHEMA = 3
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Overlap(RecordText):
-    """Search a corpus, or an infini-gram index, for the examples of a benchmark.
-
-    Examples:
-        # examples that occur in the corpus
-        jaxcontam overlap corpus/ benchmark.jsonl
-        # examples in the training data of OLMo 2, by its public index
-        jaxcontam overlap infini-gram:v4_olmo-2-0325-32b-instruct_llama b.jsonl
-    """
-
-    corpus: Positional[Path]
-    """File or folder: .jsonl, .json, .csv, .tsv, .txt, .warc, .wet, each also as .gz
-    or .zst, .parquet; or a folder of counts of a datatrove pipeline; or
-    infini-gram:[URL#]INDEX."""
-    benchmark: Positional[Path]
-    """File of examples: .jsonl, .json, .csv, .tsv or .txt."""
-    text: str | None = None
-    """Field that is the text of an example, or a template of fields in braces (default:
-    the line, and its strings)."""
-    corpus_field: str = "text"
-    """Field of the corpus's records that is their text."""
-    limit: int | None = None
-    """Take the first N examples."""
-    embeddings: str | None = None
-    """Also report the part of the corpus that is nearest in meaning to each example, by
-    static embeddings: a folder, or a hub name such as minishlab/potion-base-8M."""
-    max_queries: int = 10_000
-    """Most runs of words to query an index for; stored answers do not count."""
-    out: Path | None = None
-    """Folder for overlap.json (default: runs/overlap/BENCHMARK-DIGEST)."""
-    json: bool = False
-    """Print the result on standard output instead of the table."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "limit", "max_queries")
-        is_index = str(self.corpus).startswith(PREFIX)
-        others = ("corpus_field", "embeddings") if is_index else ("max_queries",)
-        for other in others:
-            if getattr(self, other) != getattr(Overlap, other):
-                kind = "files" if is_index else "an index"
-                raise InputError(f"{flag_of(other)} goes with {kind}")
-
-    def run(self) -> int:
-        """Search, write, print; 0, or 3 if parts of the corpus were unreadable."""
-        benchmark, forms = read_examples(
-            self.benchmark, text=self.text, limit=self.limit
-        )
-        asked = [benchmark.fingerprint, os.path.realpath(self.corpus)]
-        digest = _digest([*asked, *flags_of(self._asked_for())])
-        out = self.out or Path("runs/overlap") / f"{benchmark.name}-{digest[:8]}"
-        if (index := parse_index(str(self.corpus))) is not None:
-            make_folder(out)
-            rows, asked = search_index(
-                index, forms, folder=out, budget=self.max_queries
-            )
-            result = self._result(benchmark, INDEX_RULES, asked, rows)
-            _write(result, out)
-        elif paths := task_files(self.corpus):
-            result = self._of_tasks(benchmark, forms, paths, out)
-        else:
-            result = self._searched(benchmark, forms, out)
-        if self.json:
-            print(json_text(dataclasses.asdict(result)))
-        else:
-            console = Terminal()
-            print_overlap(result, out, console)
-            console.say(*(f"{benchmark.name}: {words}" for words in benchmark.left_out))
-        corpus = result.corpus
-        return 3 if isinstance(corpus, SearchedCorpus) and corpus.n_unreadable else 0
-
-    def _of_tasks(
-        self,
-        benchmark: Benchmark,
-        forms: Sequence[Form],
-        paths: Sequence[Path],
-        out: Path,
-    ) -> OverlapSearchResult:
-        """The table of what the tasks of a pipeline counted."""
-        for name in ("corpus_field", "embeddings"):
-            if getattr(self, name) != getattr(Overlap, name):
-                raise InputError(f"{flag_of(name)} goes with files, not with counts")
-        index = example_index(forms)
-        found = read_tasks(paths, index.fingerprint)
-        if not index.fits(found):
-            raise InputError(f"{self.corpus}: counts that contradict each other")
+def search(command: Overlap) -> int:
+    """Search, write, print; 0, or 3 if parts of the corpus were unreadable."""
+    benchmark, forms = read_examples(
+        command.benchmark, text=command.text, limit=command.limit
+    )
+    asked = [benchmark.fingerprint, os.path.realpath(command.corpus)]
+    digest = _digest([*asked, *flags_of(_asked_for(command))])
+    out = command.out or Path("runs/overlap") / f"{benchmark.name}-{digest[:8]}"
+    if (index := parse_index(str(command.corpus))) is not None:
         make_folder(out)
-        corpus = SearchedTasks(
-            n_tasks=len(paths), n_documents=found.n_documents, n_words=found.n_words
-        )
-        result = self._result(benchmark, RULES, corpus, occurrences(index, found))
+        rows, asked = search_index(index, forms, folder=out, budget=command.max_queries)
+        result = _result(command, benchmark, INDEX_RULES, asked, rows)
         _write(result, out)
+    elif paths := task_files(command.corpus):
+        result = _of_tasks(command, benchmark, forms, paths, out)
+    else:
+        result = _searched(command, benchmark, forms, out)
+    if command.json:
+        print(json_text(dataclasses.asdict(result)))
+    else:
+        console = Terminal()
+        print_overlap(result, out, console)
+        console.say(*(f"{benchmark.name}: {words}" for words in benchmark.left_out))
+    corpus = result.corpus
+    return 3 if isinstance(corpus, SearchedCorpus) and corpus.n_unreadable else 0
+
+
+def _of_tasks(
+    command: Overlap,
+    benchmark: Benchmark,
+    forms: Sequence[Form],
+    paths: Sequence[Path],
+    out: Path,
+) -> OverlapSearchResult:
+    """The table of what the tasks of a pipeline counted."""
+    for name in ("corpus_field", "embeddings"):
+        if getattr(command, name) != getattr(Overlap, name):
+            raise InputError(f"{flag_of(name)} goes with files, not with counts")
+    index = example_index(forms)
+    found = read_tasks(paths, index.fingerprint)
+    if not index.fits(found):
+        raise InputError(f"{command.corpus}: counts that contradict each other")
+    make_folder(out)
+    corpus = SearchedTasks(
+        n_tasks=len(paths), n_documents=found.n_documents, n_words=found.n_words
+    )
+    result = _result(command, benchmark, RULES, corpus, occurrences(index, found))
+    _write(result, out)
+    return result
+
+
+def _searched(
+    command: Overlap, benchmark: Benchmark, forms: Sequence[Form], out: Path
+) -> OverlapSearchResult:
+    files, others = list_corpus(
+        command.corpus, leave_out=out, missing_hint="CORPUS is given first"
+    )
+    make_folder(out)
+    embeddings = command.embeddings and StaticEmbeddings.load(
+        model_directory(command.embeddings)
+    )
+    key = _key(command, benchmark, files, embeddings and embeddings.fingerprint)
+    found, reached = load_state(out, key)
+    if (result := _finished(out, reached)) is not None:
         return result
+    index = example_index(forms)
+    # Its result is gone, or it is damaged.
+    if reached.finished is not None or not index.fits(found):
+        found, reached = Counts(), Reached()
+    with progress_bar("searching the corpus", unit="bytes/s") as progress:
+        found, reached = search_files(
+            Wanted(index, embeddings or None),
+            files,
+            text_field=command.corpus_field,
+            found=found,
+            reached=reached,
+            save=lambda found, reached: save_state(out, key, found, reached),
+            progress=progress,
+        )
+    if not found.n_documents:
+        raise without_text(str(command.corpus), reached)
+    corpus = SearchedCorpus(
+        n_files=len(files),
+        n_bytes=sum(file.size for file in files),
+        n_documents=found.n_documents,
+        n_words=found.n_words,
+        n_unreadable=reached.n_faults,
+        unreadable=reached.faults,
+        not_read=tuple(others),
+    )
+    rows = with_nearest(occurrences(index, found), index.forms, found.nearest)
+    result = _result(command, benchmark, RULES, corpus, rows)
+    reached = dataclasses.replace(reached, finished=_digest(_write(result, out)))
+    save_state(out, key, Counts(), reached)
+    return result
 
-    def _searched(
-        self, benchmark: Benchmark, forms: Sequence[Form], out: Path
-    ) -> OverlapSearchResult:
-        files, others = list_corpus(
-            self.corpus, leave_out=out, missing_hint="CORPUS is given first"
-        )
-        make_folder(out)
-        embeddings = self.embeddings and StaticEmbeddings.load(
-            model_directory(self.embeddings)
-        )
-        key = self._key(benchmark, files, embeddings and embeddings.fingerprint)
-        found, reached = load_state(out, key)
-        if (result := _finished(out, reached)) is not None:
-            return result
-        index = example_index(forms)
-        # Its result is gone, or it is damaged.
-        if reached.finished is not None or not index.fits(found):
-            found, reached = Counts(), Reached()
-        with progress_bar("searching the corpus", unit="bytes/s") as progress:
-            found, reached = search_files(
-                Wanted(index, embeddings or None),
-                files,
-                text_field=self.corpus_field,
-                found=found,
-                reached=reached,
-                save=lambda found, reached: save_state(out, key, found, reached),
-                progress=progress,
-            )
-        if not found.n_documents:
-            raise without_text(str(self.corpus), reached)
-        corpus = SearchedCorpus(
-            n_files=len(files),
-            n_bytes=sum(file.size for file in files),
-            n_documents=found.n_documents,
-            n_words=found.n_words,
-            n_unreadable=reached.n_faults,
-            unreadable=reached.faults,
-            not_read=tuple(others),
-        )
-        rows = with_nearest(occurrences(index, found), index.forms, found.nearest)
-        result = self._result(benchmark, RULES, corpus, rows)
-        reached = dataclasses.replace(reached, finished=_digest(_write(result, out)))
-        save_state(out, key, Counts(), reached)
-        return result
 
-    def _asked_for(self) -> Self:
-        """Without what no result depends on."""
-        return dataclasses.replace(
-            self, out=None, json=False, max_queries=Overlap.max_queries
-        )
+def _asked_for(command: Overlap) -> Self:
+    """Without what no result depends on."""
+    return dataclasses.replace(
+        command, out=None, json=False, max_queries=Overlap.max_queries
+    )
 
-    def _key(
-        self, benchmark: Benchmark, files: list[CorpusFile], embeddings: str | None
-    ) -> str:
-        listed = [
-            (os.path.realpath(file.path), file.name, file.size, file.modified)
-            for file in files
-        ]
-        asked = dataclasses.asdict(self._asked_for())
-        asked = {name: str(value) for name, value in asked.items()}
-        return _digest(
-            [__version__, _SCHEMA, benchmark.fingerprint, asked, listed, embeddings]
-        )
 
-    def _result(
-        self,
-        benchmark: Benchmark,
-        rules: dict[str, str],
-        corpus: SearchedCorpus | SearchedIndex | SearchedTasks,
-        rows: tuple[Occurrence, ...],
-    ) -> OverlapSearchResult:
-        flags = flags_of(self._asked_for())
-        return OverlapSearchResult(
-            schema=_SCHEMA,
-            jaxcontam=__version__,
-            command=("overlap", str(self.corpus), str(self.benchmark), *flags),
-            meaning=MEANING,
-            rules=rules,
-            benchmark=SearchedBenchmark(
-                name=benchmark.name,
-                fingerprint=benchmark.fingerprint,
-                order_provenance=benchmark.order_provenance,
-                n_examples=len(benchmark),
-            ),
-            corpus=corpus,
-            totals=totals(rows, rules),
-            examples=rows,
-        )
+def _key(
+    command: Overlap,
+    benchmark: Benchmark,
+    files: list[CorpusFile],
+    embeddings: str | None,
+) -> str:
+    listed = [
+        (os.path.realpath(file.path), file.name, file.size, file.modified)
+        for file in files
+    ]
+    asked = dataclasses.asdict(_asked_for(command))
+    asked = {name: str(value) for name, value in asked.items()}
+    return _digest(
+        [__version__, _SCHEMA, benchmark.fingerprint, asked, listed, embeddings]
+    )
+
+
+def _result(
+    command: Overlap,
+    benchmark: Benchmark,
+    rules: dict[str, str],
+    corpus: SearchedCorpus | SearchedIndex | SearchedTasks,
+    rows: tuple[Occurrence, ...],
+) -> OverlapSearchResult:
+    flags = flags_of(_asked_for(command))
+    return OverlapSearchResult(
+        schema=_SCHEMA,
+        jaxcontam=__version__,
+        command=("overlap", str(command.corpus), str(command.benchmark), *flags),
+        meaning=MEANING,
+        rules=rules,
+        benchmark=SearchedBenchmark(
+            name=benchmark.name,
+            fingerprint=benchmark.fingerprint,
+            order_provenance=benchmark.order_provenance,
+            n_examples=len(benchmark),
+        ),
+        corpus=corpus,
+        totals=totals(rows, rules),
+        examples=rows,
+    )
 
 
 def _write(result: OverlapSearchResult, out: Path) -> str:

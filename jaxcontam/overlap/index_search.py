@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxcontam.data.ngrams import LONG, SHORT, words_of
 from jaxcontam.errors import InputError
+from jaxcontam.overlap.flags import PREFIX
 from jaxcontam.overlap.index import SHARED, Form
 from jaxcontam.overlap.occurrences import Occurrence, SearchedIndex, in_context
 from jaxcontam.progress import progress_bar
@@ -21,7 +22,6 @@ from jaxcontam.scoring.api.address import ApiModel, RefusedError, parse_api
 if TYPE_CHECKING:
     from jaxcontam.scoring.api.client import ApiClient, Check
 
-PREFIX = "infini-gram:"
 JOURNAL_NAME = "answers.jsonl"
 RULE = "13-gram"
 RULES = {RULE: "13 words in a row, as written; all words of a shorter example"}

@@ -21,7 +21,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.overlap.counts import Counts, Tally, counts_bytes, merged, read_counts
 from jaxcontam.overlap.index import BATCH, COST, ExampleIndex, Search
 from jaxcontam.overlap.nearest import NearestSearch, StaticEmbeddings
-from jaxcontam.processes import cpu_cores, end_with_parent, ignoring_ctrl_c
+from jaxcontam.pools import end_with_parent, ignoring_ctrl_c
+from jaxcontam.processes import cpu_cores
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report_files import replace_bytes
 

@@ -10,21 +10,15 @@ import dataclasses
 import math
 import secrets
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
-from tyro.conf import Positional
 
 from jaxcontam.data.benchmark import content_digest, load_benchmark
 from jaxcontam.data.release import commitment
-from jaxcontam.data.templates import RecordText
 from jaxcontam.errors import InputError
-from jaxcontam.ownership.keyed_canary import MIN_EFFECT as MIN_KNOWN
+from jaxcontam.ownership.flags import ENOUGH, MIN_EFFECT, Canary, CanaryKind
 from jaxcontam.ownership.keyed_canary import (
-    NEW_TOKENS,
     ask_for_values,
-    check_chat_flags,
     make_chat_files,
 )
 from jaxcontam.ownership.variants import score_versions
@@ -35,13 +29,6 @@ from jaxcontam.proof.result import DESIGNED, Evidence, OrderResult
 from jaxcontam.proof.sentences import commitment_sentence
 from jaxcontam.proof.versions import VersionMethod, VersionSet, version_numbers
 from jaxcontam.reports.flags import (
-    DeviceFlags,
-    ReportFlags,
-    check_device_flags,
-    check_min_effect,
-    check_positive,
-    flag_of,
-    in_order,
     open_for,
 )
 from jaxcontam.reports.numbers import p_text
@@ -51,214 +38,123 @@ from jaxcontam.reports.terms import ProofWords
 from jaxcontam.stats.orders import row_generator
 from jaxcontam.stats.result import OrderNumbers
 from jaxcontam.stats.rows import padded
-from jaxcontam.terminal import Terminal, printable
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable
 
-CanaryKind = Literal["words", "digits"]
 EFFECT_UNIT = "nats per secret"
-MIN_EFFECT = 5.0
-"""Nats a secret: it is then about 150 times likelier than it was."""
-
-_ENOUGH = "give at least one per secret; 999 reach p = 0.001"
 
 
-@in_order
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Canary(DeviceFlags, ReportFlags, RecordText):
-    """Test injected secrets against held-out ones, or make both.
+def test_or_make(command: Canary) -> dict | None:
+    """Test and return the report; with --make write both files instead."""
+    if command.make is not None:
+        if command.chat is None:
+            return _make(command, command.make)
+        return make_chat_files(command.chat, command.secret, command.make)
+    assert command.model is not None
+    if command.chat is not None:
+        return ask_for_values(command)
+    watch = Stopwatch()
+    texts, place, n_secrets, left_out = _read(command)
+    model = open_for(command, command.model)
+    digest = content_digest([row[0] for row in texts.rows])
+    out = command.made_folder("canary", model, digest)
+    scored = score_versions(
+        texts,
+        model,
+        command.scorer(model, out),
+        command.seed,
+        per_token=False,
+        bar="scoring sequences",
+    )
+    results, evidence = canary_results(
+        np.concatenate(scored.rows)[place],
+        n_secrets,
+        name=printable(command.secret.stem),
+        digest=digest,
+        seed=command.seed,
+        n_scored=scored.n_scored,
+        n_cached=scored.n_cached,
+    )
+    assert command.held_out is not None
+    sealed = (commitment(command.secret), commitment(command.held_out))
+    results[0] = dataclasses.replace(results[0], commitments=sealed, warnings=left_out)
+    return publish(
+        command,
+        ("canary", command.model),
+        results,
+        evidence,
+        watch=watch,
+        model=model,
+        min_effect=command.least_effect,
+        out=out,
+        show=_print,
+    )
 
-    Examples:
-        # draw them
-        jaxcontam canary --make 5 --n-held-out 4995 --secret s.txt --held-out h.txt
-        # later: were they read?
-        jaxcontam canary MODEL_DIR --secret s.txt --held-out h.txt
-        # keyed rows, for models that only answer
-        jaxcontam canary --make 32 --chat rows.jsonl --secret seed.json
-        jaxcontam canary api:https://host/v1#M --chat rows.jsonl --secret seed.json
-    """
 
-    model: Positional[str | None] = None
-    """Model directory, hub name or api:URL#NAME; left out with --make."""
-    secret: Path
-    """File of the injected sequences, one per example; with --make, to be written.
-    With --chat: the seed file of the keyed rows."""
-    held_out: Path | None = None
-    """File of sequences drawn the same way and never used."""
-    chat: Path | None = None
-    """File of keyed rows, whose values are requested: needs only answers."""
-    make: int | None = None
-    """Draw this many secrets, or groups of keyed rows, and write both files."""
-    n_held_out: int | None = None
-    """With --make: held-out sequences (default: 999 per secret)."""
-    kind: Literal["words", "digits"] = "words"
-    """With --make: eight made-up words, or 48 digits."""
-    prefix: str = ""
-    """With --make: text before each sequence."""
-    text: str | None = None
-    r"""Field that is a sequence, or a template of fields in braces (default: the raw
-    line). With --chat: the prompt, such as "Question: {question}\nAnswer:" for a base
-    model."""
-    new_tokens: int = NEW_TOKENS
-    """With --chat: most tokens of an answer; a model that thinks first needs more."""
-    min_effect: float | None = None
-    """Effect that the test must be able to find before it says `no evidence` (default:
-    5 nats per secret, or a quarter of the groups)."""
-
-    def __post_init__(self) -> None:
-        if self.make is not None and self.make < 1:
+def _read(command: Canary) -> tuple[VersionSet, np.ndarray, int, tuple[str, ...]]:
+    """All sequences in an order that tells nothing of secrets, and their places."""
+    assert command.held_out is not None
+    secrets, others = (
+        load_benchmark(path, template=command.template, text_field=command.text_field)
+        for path in (command.secret, command.held_out)
+    )
+    held_out = {text: i for i, text in enumerate(others.texts, 1)}
+    for i, text in enumerate(secrets.texts, 1):
+        if text in held_out:
             raise InputError(
-                f"--make must be at least 1, got {self.make}",
-                hint="give the number of secrets to draw; leave it out to test a model",
+                f"{command.held_out}: example {held_out[text]} is secret {i}",
+                hint="give held-out sequences that were never used",
             )
-        super().__post_init__()
-        check_positive(self, "n_held_out", "new_tokens")
-        check_min_effect(self.least_effect)
-        check_device_flags(self, self.model)
-        if self.make is None and self.model is None:
-            raise InputError("no model", hint="name one, or draw secrets with --make N")
-        if self.make is not None and self.model is not None:
-            raise InputError(
-                "--make uses no model", hint="leave out MODEL, or leave out --make"
-            )
-        for name in ("n_held_out", "prefix"):
-            if self.make is None and getattr(self, name):
-                flag = flag_of(name)
-                raise InputError(
-                    f"{flag} goes with --make",
-                    hint=f"leave out {flag}, or draw secrets with --make N",
-                )
-        if self.chat is not None:
-            check_chat_flags(self)
-        elif self.held_out is None:
-            raise InputError(
-                "--held-out is missing", hint="name it, or give --chat for keyed rows"
-            )
-        elif self.new_tokens != NEW_TOKENS:
-            raise InputError("--new-tokens goes with --chat", hint="leave it out")
-        if self.make and self.n_held_out and self.n_held_out < self.make:
-            raise InputError(
-                f"--n-held-out {self.n_held_out} for --make {self.make}", hint=_ENOUGH
-            )
+    if len(set(secrets.texts)) < len(secrets):
+        raise InputError(f"{command.secret}: a secret occurs twice")
+    if len(others) < len(secrets):
+        raise InputError(
+            f"{command.held_out}: {len(others)} held-out sequences for "
+            f"{len(secrets)} secrets",
+            hint=ENOUGH,
+        )
+    both = [*secrets.texts, *others.texts]
+    places = [f"{command.secret}: example {i}" for i in range(1, len(secrets) + 1)]
+    places += [f"{command.held_out}: example {i}" for i in range(1, len(others) + 1)]
+    alphabetical = sorted(range(len(both)), key=both.__getitem__)
+    texts = VersionSet(
+        name=printable(command.secret.stem),
+        rows=tuple((both[i],) for i in alphabetical),
+        places=tuple(places[i] for i in alphabetical),
+    )
+    left_out = [f"{secrets.name}: {words}" for words in secrets.left_out]
+    left_out += [f"{others.name}: {words}" for words in others.left_out]
+    return texts, np.argsort(alphabetical), len(secrets), tuple(left_out)
 
-    @property
-    def least_effect(self) -> float:
-        """Effect that `no evidence` must have been able to find."""
-        if self.min_effect is not None:
-            return self.min_effect
-        return MIN_EFFECT if self.chat is None else MIN_KNOWN
 
-    def run(self) -> dict | None:
-        """Test and return the report; with --make write both files instead."""
-        if self.make is not None:
-            if self.chat is None:
-                return self._make(self.make)
-            return make_chat_files(self.chat, self.secret, self.make)
-        assert self.model is not None
-        if self.chat is not None:
-            return ask_for_values(self)
-        watch = Stopwatch()
-        texts, place, n_secrets, left_out = self._read()
-        model = open_for(self, self.model)
-        digest = content_digest([row[0] for row in texts.rows])
-        out = self.made_folder("canary", model, digest)
-        scored = score_versions(
-            texts,
-            model,
-            self.scorer(model, out),
-            self.seed,
-            per_token=False,
-            bar="scoring sequences",
+def _make(command: Canary, n_secrets: int) -> None:
+    assert command.held_out is not None
+    n_held_out = command.n_held_out or 999 * n_secrets
+    for path in (command.secret, command.held_out):
+        if path.suffix != ".txt":
+            words = f"{path}: must end in .txt"
+            raise InputError(words, hint="one sequence per line")
+    if "\n" in command.prefix or "\r" in command.prefix:
+        raise InputError(
+            "--prefix must be one line",
+            hint="leave out line breaks: each sequence is one line of its file",
         )
-        results, evidence = canary_results(
-            np.concatenate(scored.rows)[place],
-            n_secrets,
-            name=printable(self.secret.stem),
-            digest=digest,
-            seed=self.seed,
-            n_scored=scored.n_scored,
-            n_cached=scored.n_cached,
-        )
-        assert self.held_out is not None
-        sealed = (commitment(self.secret), commitment(self.held_out))
-        results[0] = dataclasses.replace(
-            results[0], commitments=sealed, warnings=left_out
-        )
-        return publish(
-            self,
-            ("canary", self.model),
-            results,
-            evidence,
-            watch=watch,
-            model=model,
-            min_effect=self.least_effect,
-            out=out,
-            show=_print,
-        )
-
-    def _read(self) -> tuple[VersionSet, np.ndarray, int, tuple[str, ...]]:
-        """All sequences in an order that tells nothing of secrets, and their places."""
-        assert self.held_out is not None
-        secrets, others = (
-            load_benchmark(path, template=self.template, text_field=self.text_field)
-            for path in (self.secret, self.held_out)
-        )
-        held_out = {text: i for i, text in enumerate(others.texts, 1)}
-        for i, text in enumerate(secrets.texts, 1):
-            if text in held_out:
-                raise InputError(
-                    f"{self.held_out}: example {held_out[text]} is secret {i}",
-                    hint="give held-out sequences that were never used",
-                )
-        if len(set(secrets.texts)) < len(secrets):
-            raise InputError(f"{self.secret}: a secret occurs twice")
-        if len(others) < len(secrets):
-            raise InputError(
-                f"{self.held_out}: {len(others)} held-out sequences for "
-                f"{len(secrets)} secrets",
-                hint=_ENOUGH,
-            )
-        both = [*secrets.texts, *others.texts]
-        places = [f"{self.secret}: example {i}" for i in range(1, len(secrets) + 1)]
-        places += [f"{self.held_out}: example {i}" for i in range(1, len(others) + 1)]
-        alphabetical = sorted(range(len(both)), key=both.__getitem__)
-        texts = VersionSet(
-            name=printable(self.secret.stem),
-            rows=tuple((both[i],) for i in alphabetical),
-            places=tuple(places[i] for i in alphabetical),
-        )
-        left_out = [f"{secrets.name}: {words}" for words in secrets.left_out]
-        left_out += [f"{others.name}: {words}" for words in others.left_out]
-        return texts, np.argsort(alphabetical), len(secrets), tuple(left_out)
-
-    def _make(self, n_secrets: int) -> None:
-        assert self.held_out is not None
-        n_held_out = self.n_held_out or 999 * n_secrets
-        for path in (self.secret, self.held_out):
-            if path.suffix != ".txt":
-                words = f"{path}: must end in .txt"
-                raise InputError(words, hint="one sequence per line")
-        if "\n" in self.prefix or "\r" in self.prefix:
-            raise InputError(
-                "--prefix must be one line",
-                hint="leave out line breaks: each sequence is one line of its file",
-            )
-        n_drawn = n_secrets + n_held_out
-        drawn = draw_sequences(n_drawn, kind=self.kind, prefix=self.prefix)
-        parts = {self.secret: drawn[:n_secrets], self.held_out: drawn[n_secrets:]}
-        lines = {
-            path: "".join(f"{x}\n" for x in texts) for path, texts in parts.items()
-        }
-        write_new_files([(path, x.encode(), 0o600) for path, x in lines.items()])
-        console = Terminal()
-        for path, texts in parts.items():
-            sequences = f"{len(texts):,} sequence{'' if len(texts) == 1 else 's'}"
-            console.say(
-                f"{printable(path)}: {sequences}, commitment {commitment(path).sha256}"
-            )
+    n_drawn = n_secrets + n_held_out
+    drawn = draw_sequences(n_drawn, kind=command.kind, prefix=command.prefix)
+    parts = {command.secret: drawn[:n_secrets], command.held_out: drawn[n_secrets:]}
+    lines = {path: "".join(f"{x}\n" for x in texts) for path, texts in parts.items()}
+    write_new_files([(path, x.encode(), 0o600) for path, x in lines.items()])
+    console = Terminal()
+    for path, texts in parts.items():
+        sequences = f"{len(texts):,} sequence{'' if len(texts) == 1 else 's'}"
         console.say(
-            f"Put the sequences of {self.secret} into what you publish, and keep "
-            f"{self.held_out} to yourself. Publish both commitments with their date: "
-            "they show later that neither file was chosen after testing a model."
+            f"{printable(path)}: {sequences}, commitment {commitment(path).sha256}"
         )
+    console.say(
+        f"Put the sequences of {command.secret} into what you publish, and keep "
+        f"{command.held_out} to yourself. Publish both commitments with their date: "
+        "they show later that neither file was chosen after testing a model."
+    )
 
 
 def canary_results(
@@ -346,7 +242,7 @@ def canary_rows(
     """
     K, N = len(secret_K), len(held_out_N)
     if N < K:
-        raise InputError(f"{N} held-out sequences for {K} secrets", hint=_ENOUGH)
+        raise InputError(f"{N} held-out sequences for {K} secrets", hint=ENOUGH)
     dealt_N = row_generator(seed, content_digest).permutation(N)
     joint = [np.r_[secret_K[k], held_out_N[dealt_N[k::K]]] for k in range(K)]
     return joint, [np.r_[secret, held_out_N] for secret in secret_K]

@@ -18,7 +18,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from jaxcontam.data.release import (
 )
 from jaxcontam.data.templates import fill_template, template_pieces
 from jaxcontam.errors import InputError
+from jaxcontam.ownership.flags import MIN_KNOWN, NEW_TOKENS, Canary
 from jaxcontam.progress import Progress, default_bar, progress_bar
 from jaxcontam.proof.advice import p_of
 from jaxcontam.proof.publish import AuditResult, shown
@@ -58,14 +59,10 @@ from jaxcontam.scoring.prompted_model import (
     open_prompted,
 )
 from jaxcontam.stats.result import LEVEL, OrderNumbers
-from jaxcontam.terminal import Terminal, printable
-
-if TYPE_CHECKING:
-    from jaxcontam.ownership.canary import Canary
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable
 
 EFFECT_UNIT = "share of groups"
-MIN_EFFECT = 0.25
-"""Share of the groups, known for certain, that `no evidence` must be able to find."""
 PROMPTS = (
     "{question}",
     "Question: {question}\nAnswer:",
@@ -73,9 +70,6 @@ PROMPTS = (
 )
 """Forms of each question: as published, as many corpora hold questions, and so that
 a model dares to answer."""
-
-NEW_TOKENS = 64
-"""Most tokens of an answer."""
 
 # A power of two, so that a digest's remainder is uniform. With other words, or other
 # questions, the same seed would make another file: that takes a new version.
@@ -123,7 +117,7 @@ def keyed_canary(
     dtype: Dtype = "float32",
     template: str | None = None,
     new_tokens: int = NEW_TOKENS,
-    min_effect: float = MIN_EFFECT,
+    min_effect: float = MIN_KNOWN,
     seed: int = 0,
     progress: Progress | None = None,
     command: Sequence[str] = ("canary",),
@@ -356,7 +350,7 @@ METHOD = VersionMethod(
     validity="exact",
     needs="only answers, no log-probabilities",
     analyse=_numbers,
-    least_effects={EFFECT_UNIT: MIN_EFFECT},
+    least_effects={EFFECT_UNIT: MIN_KNOWN},
     cost="12 answers per group",
     finds="keyed rows that were learned, in any order, in a form like that of the "
     "question",
@@ -399,7 +393,7 @@ _OF_SCORES = (
 )
 
 
-def check_chat_flags(command: "Canary") -> None:
+def check_chat_flags(command: Canary) -> None:
     """Refuse flags that would change nothing, too few groups, and other templates."""
     for field in dataclasses.fields(command):
         name = field.name
@@ -439,7 +433,7 @@ def make_chat_files(rows: Path, seed_file: Path, n_groups: int) -> None:
     )
 
 
-def ask_for_values(command: "Canary") -> dict[str, Any]:
+def ask_for_values(command: Canary) -> dict[str, Any]:
     """Ask, decide, write and print; returns the report."""
     model, rows, seed_file = command.model, command.chat, command.secret
     assert model is not None and rows is not None

@@ -1,15 +1,12 @@
 """`jaxcontam variants`: published texts against rewrites that the user gives."""
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from tyro.conf import Positional
-
-from jaxcontam.arguments import NamedFields
 from jaxcontam.data.benchmark import check_text, load_benchmark
 from jaxcontam.data.templates import field_of, text_of_field
 from jaxcontam.errors import InputError
+from jaxcontam.ownership.flags import Variants
 from jaxcontam.progress import progress_bar
 from jaxcontam.proof.outcome import print_results
 from jaxcontam.proof.publish import publish
@@ -22,17 +19,13 @@ from jaxcontam.proof.versions import (
     score_texts,
 )
 from jaxcontam.reports.flags import (
-    ReportFlags,
-    ScoringFlags,
-    check_min_effect,
-    check_positive,
-    in_order,
     open_for,
 )
 from jaxcontam.reports.report import Stopwatch
 from jaxcontam.reports.terms import Null, ProofWords
 from jaxcontam.stats.rows import padded
-from jaxcontam.terminal import Terminal, printable
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable
 
 if TYPE_CHECKING:
     from jaxcontam.scoring.opened import OpenModel, SequenceScorer
@@ -44,81 +37,49 @@ ScoreUnit = Literal["token", "total"]
 EFFECT_UNITS = {"token": "nats per token", "total": "nats per text"}
 
 
-@in_order
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Variants(ScoringFlags, ReportFlags, NamedFields):
-    """Test published texts against rewrites of each.
+def _least_effect(command: Variants) -> float:
+    if command.min_effect is not None:
+        return command.min_effect
+    return METHOD.least_effect(EFFECT_UNITS[command.score])
 
-    Examples:
-        # published against other wordings
-        jaxcontam variants MODEL_DIR texts.jsonl --randomised
-    """
 
-    file: Positional[Path]
-    """.jsonl or .json rows with a published text and a list of rewrites."""
-    roles = ("text", "variants")
-    fields: tuple[str, ...] = ()
-    """Names of fields: text=NAME, for the published text, and variants=NAME, for its
-    rewrites, any number of them (default: text=text variants=variants)."""
-    randomised: bool = False
-    """Declare that the published version was drawn at random among all versions."""
-    score: ScoreUnit = "token"
-    """Mean log-probability per token, or the total, which prefers short versions."""
-    limit: int | None = None
-    """Use only the first N rows."""
-    min_effect: float | None = None
-    """Nats that `no evidence` must be able to find (default: 0.1 per token, 5 in
-    total)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "limit")
-        check_min_effect(self._least_effect)
-        self.named("text")
-
-    @property
-    def _least_effect(self) -> float:
-        if self.min_effect is not None:
-            return self.min_effect
-        return METHOD.least_effect(EFFECT_UNITS[self.score])
-
-    def run(self) -> dict:
-        """Load, score, decide, write and print; returns the report."""
-        watch = Stopwatch()
-        rows, places, n_left_out = load_versions(
-            self.file,
-            text_field=self.named("text") or "text",
-            variants_field=self.named("variants") or "variants",
-            limit=self.limit,
-        )
-        texts = VersionSet(
-            name=printable(self.file.stem), rows=tuple(rows), places=tuple(places)
-        )
-        model = open_for(self, self.model)
-        out = self.made_folder("variants", model, texts.fingerprint)
-        per_token = self.score == "token"
-        scored = score_versions(
-            texts, model, self.scorer(model, out), self.seed, per_token=per_token
-        )
-        result = variants_result(
-            texts,
-            scored,
-            randomised=self.randomised,
-            unit=self.score,
-            n_left_out=n_left_out,
-            seed=self.seed,
-        )
-        return publish(
-            self,
-            ("variants", self.model, str(self.file)),
-            [result],
-            [Evidence(scores=padded(scored.rows), place=scored.place)],
-            watch=watch,
-            model=model,
-            min_effect=self._least_effect,
-            out=out,
-            show=_print,
-        )
+def test(command: Variants) -> dict:
+    """Load, score, decide, write and print; returns the report."""
+    watch = Stopwatch()
+    rows, places, n_left_out = load_versions(
+        command.file,
+        text_field=command.named("text") or "text",
+        variants_field=command.named("variants") or "variants",
+        limit=command.limit,
+    )
+    texts = VersionSet(
+        name=printable(command.file.stem), rows=tuple(rows), places=tuple(places)
+    )
+    model = open_for(command, command.model)
+    out = command.made_folder("variants", model, texts.fingerprint)
+    per_token = command.score == "token"
+    scored = score_versions(
+        texts, model, command.scorer(model, out), command.seed, per_token=per_token
+    )
+    result = variants_result(
+        texts,
+        scored,
+        randomised=command.randomised,
+        unit=command.score,
+        n_left_out=n_left_out,
+        seed=command.seed,
+    )
+    return publish(
+        command,
+        ("variants", command.model, str(command.file)),
+        [result],
+        [Evidence(scores=padded(scored.rows), place=scored.place)],
+        watch=watch,
+        model=model,
+        min_effect=_least_effect(command),
+        out=out,
+        show=_print,
+    )
 
 
 def score_versions(

@@ -34,7 +34,7 @@ from jaxcontam.reports.terms import (
     Reason,
     base_null,
 )
-from jaxcontam.terminal import printable, shell_line
+from jaxcontam.terminal_text import printable, shell_line
 
 # Provenances of orders that are known to be random.
 _KNOWN: dict[Provenance, str] = {

@@ -1,27 +1,25 @@
 """`jaxcontam prove`: p-values for a matrix that any engine filled."""
 
 import contextlib
-import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
-import tyro
 
 from jaxcontam.arguments import path_word
 from jaxcontam.data.tables import is_number
 from jaxcontam.errors import InputError, first_line
 from jaxcontam.progress import log_of_large
 from jaxcontam.proof.advice import p_of
+from jaxcontam.proof.flags import Prove
 from jaxcontam.proof.outcome import print_results
 from jaxcontam.proof.prove import check_boundaries, check_cells, check_labels, prove
 from jaxcontam.proof.publish import shown
-from jaxcontam.proof.verdict import MIN_EFFECT
 from jaxcontam.reports.archive import DAMAGED_ARRAY
-from jaxcontam.reports.flags import ReportFlags, check_min_effect, flags_of, in_order
-from jaxcontam.terminal import Terminal, printable
+from jaxcontam.reports.flags import flags_of
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import printable
 
 # Most that a file holds, and that an .npz unpacks to.
 _MOST_BYTES = 1 << 30
@@ -30,73 +28,54 @@ _LINES = 2**15
 _WITHOUT_LABELS = "leave it out; in pandas: to_csv(header=False, index=False)"
 
 
-@in_order
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Prove(ReportFlags):
-    """Test a matrix of scores: rows are strata, column 0 the published version.
+def prove_matrix(command: Prove) -> dict:
+    """Test, write the report, print; returns the report."""
+    with log_of_large(
+        command.matrix, f"reading {printable(command.matrix.name)}"
+    ) as say:
+        matrix_KM = read_matrix(command.matrix)
+        K, M = matrix_KM.shape
+        say(f"testing {K:,} rows of {M:,}")
+        result = prove(
+            matrix_KM,
+            boundaries=_boundaries(command, K),
+            statistic=command.statistic,
+            min_effect=command.min_effect,
+            seed=command.seed,
+            name=printable(command.matrix.name),
+            command=("prove", path_word(command.matrix), *flags_of(command)),
+        )
+    # The result holds its own.
+    del matrix_KM
+    (row,) = result.results
+    out = command.report_folder(
+        "prove", printable(command.matrix.stem), row.fingerprint
+    )
 
-    Examples:
-        # a row per stratum, the published version first
-        jaxcontam prove matrix.csv
-    """
+    def write() -> tuple[dict, Path]:
+        with log_of_large(command.matrix, f"writing {out}"):
+            return result.written(out)
 
-    matrix: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MATRIX")]
-    """A .csv, with or without names of columns, .npy or .npz: (K, m + 1) numbers."""
-    statistic: Literal["centred", "studentised", "auto"] = "centred"
-    """Scaling of the rows before the test."""
-    boundaries: str | None = None
-    """Boundaries per row, one number or a file of K, for an effect in nats per
-    boundary."""
-    min_effect: float = MIN_EFFECT
-    """Effect that `no evidence` must have been able to find, in its own unit."""
+    def show(console: Terminal) -> None:
+        print_results([row], console)
+        console.print(
+            f"\n{p_of(row)} by an exact test of {K} rows "
+            f"(Monte Carlo {row.numbers.p_monte_carlo:.2g}, floor "
+            f"{row.numbers.p_floor:.2g}), if every column was equally likely "
+            "before the model was trained."
+        )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_min_effect(self.min_effect)
+    return shown(write, show, as_json=command.json)
 
-    def run(self) -> dict:
-        """Test, write the report, print; returns the report."""
-        with log_of_large(self.matrix, f"reading {printable(self.matrix.name)}") as say:
-            matrix_KM = read_matrix(self.matrix)
-            K, M = matrix_KM.shape
-            say(f"testing {K:,} rows of {M:,}")
-            result = prove(
-                matrix_KM,
-                boundaries=self._boundaries(K),
-                statistic=self.statistic,
-                min_effect=self.min_effect,
-                seed=self.seed,
-                name=printable(self.matrix.name),
-                command=("prove", path_word(self.matrix), *flags_of(self)),
-            )
-        # The result holds its own.
-        del matrix_KM
-        (row,) = result.results
-        out = self.report_folder("prove", printable(self.matrix.stem), row.fingerprint)
 
-        def write() -> tuple[dict, Path]:
-            with log_of_large(self.matrix, f"writing {out}"):
-                return result.written(out)
-
-        def show(console: Terminal) -> None:
-            print_results([row], console)
-            console.print(
-                f"\n{p_of(row)} by an exact test of {K} rows "
-                f"(Monte Carlo {row.numbers.p_monte_carlo:.2g}, floor "
-                f"{row.numbers.p_floor:.2g}), if every column was equally likely "
-                "before the model was trained."
-            )
-
-        return shown(write, show, as_json=self.json)
-
-    def _boundaries(self, n_rows: int) -> np.ndarray | None:
-        if self.boundaries is None:
-            return None
-        try:
-            values = np.full(n_rows, float(self.boundaries))
-        except ValueError:
-            values = read_matrix(Path(self.boundaries), columns=1)[:, 0]
-        return check_boundaries(values, n_rows, f"--boundaries {self.boundaries}")
+def _boundaries(command: Prove, n_rows: int) -> np.ndarray | None:
+    if command.boundaries is None:
+        return None
+    try:
+        values = np.full(n_rows, float(command.boundaries))
+    except ValueError:
+        values = read_matrix(Path(command.boundaries), columns=1)[:, 0]
+    return check_boundaries(values, n_rows, f"--boundaries {command.boundaries}")
 
 
 def read_matrix(path: Path, *, columns: int | None = None) -> np.ndarray:

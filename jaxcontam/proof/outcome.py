@@ -37,7 +37,8 @@ from jaxcontam.reports import page
 from jaxcontam.reports.methods import Words
 from jaxcontam.reports.numbers import p_text
 from jaxcontam.stats.result import Pretest
-from jaxcontam.terminal import Terminal, visible
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import visible
 
 _VERDICT_STYLE = {
     "contaminated": "bold red",

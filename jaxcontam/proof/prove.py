@@ -8,9 +8,10 @@ import numpy as np
 
 from jaxcontam.arguments import check_min_effect, public
 from jaxcontam.errors import InputError, first_line
+from jaxcontam.proof.flags import MIN_EFFECT
 from jaxcontam.proof.publish import AuditResult
 from jaxcontam.proof.result import MATRIX, Evidence, OrderResult
-from jaxcontam.proof.verdict import MIN_EFFECT, decide
+from jaxcontam.proof.verdict import decide
 from jaxcontam.reports.report import Stopwatch
 from jaxcontam.stats.randomisation import (
     LARGEST,

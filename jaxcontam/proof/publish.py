@@ -32,7 +32,8 @@ from jaxcontam.reports.report_files import (
     write_files,
 )
 from jaxcontam.stats.result import Pretest
-from jaxcontam.terminal import Terminal, json_text, printable
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import json_text, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from jaxcontam.proof.flags import MIN_EFFECT
 from jaxcontam.proof.result import Evidence, OrderResult, ReferenceResult
-from jaxcontam.proof.verdict import MIN_EFFECT
 from jaxcontam.reports.methods import MethodRow
 from jaxcontam.reports.terms import ORDER_WORDS, REFERENCE_SHARE, ProofWords
 from jaxcontam.stats.direction import backward_spread

@@ -36,9 +36,6 @@ from jaxcontam.reports.terms import (
 from jaxcontam.stats.multiple import benjamini_yekutieli, calibrated_e, e_bh, holm
 from jaxcontam.stats.result import OrderNumbers, mde_among
 
-MIN_EFFECT = 0.5
-"""Nats per boundary that a `no evidence` must have been able to find."""
-
 # Null hypotheses about the order of a file, or of the options of its items.
 _OF_ORDERS = ("exchangeability", "reversibility", *OF_OPTIONS)
 

@@ -28,7 +28,7 @@ from jaxcontam.models.weights import weight_files
 from jaxcontam.replication.overlap import Measure
 from jaxcontam.scoring.local import default_batch_tokens
 from jaxcontam.scoring.run_batches import plan_batches
-from jaxcontam.terminal import printable
+from jaxcontam.terminal_text import printable
 
 _HINT = (
     "see docs/how_to/replicate.md for the files of a checkpoint and how to convert one"

@@ -4,144 +4,29 @@ Nothing here needs a model.
 """
 
 import dataclasses
-import re
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from jaxcontam.arguments import NamedFields, check_fields, with_settings
 from jaxcontam.data.answer_options import Item, read_items
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.documents import compared
-from jaxcontam.data.templates import RecordText, template_pieces, typed_newlines
-from jaxcontam.errors import InputError, check_names
+from jaxcontam.data.templates import template_pieces, typed_newlines
+from jaxcontam.errors import InputError
 from jaxcontam.replication.comparisons import Issue
 from jaxcontam.replication.control import independence_words
-from jaxcontam.replication.hidden import COMPARISONS, read_issues
+from jaxcontam.replication.flags import OPTION, PATHS, ReplicationDesign
+from jaxcontam.replication.hidden import read_issues
 from jaxcontam.replication.instances import (
     Drawn,
     Fields,
     Prompts,
-    Task,
     draw_instances,
     find_fields,
     load_prompts,
     text_keys,
 )
-from jaxcontam.reports.flags import check_positive
-
-CDD, BLEURT, EMBEDDING = "cdd", "bleurt", "embedding"
-MEASURES = (BLEURT, EMBEDDING)
-_CDD_SAMPLES, _SPLIT = 20, "test"
-_NAME_AND_SPLIT = re.compile(r"(.*):([\w.-]+)")
-OPTION, PATHS = "ts_guessing_option", "file_path"
-
-
-# No slots: the command joins these fields to its own.
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ReplicationDesign(NamedFields, RecordText):
-    """Questions about a partition; the fields are flags of `jaxcontam replicate`.
-
-    Raises:
-        InputError: If fields exclude each other or are out of range; names the flag.
-    """
-
-    roles = ("first", "second", "label", "labels", "document")
-    dataset_name: str | None = None
-    """Name of the dataset and its partition in the guided instruction, NAME:SPLIT
-    (default: the file's name, and test)."""
-    task: Task = "classification"
-    """Kind of instances; plain shows only a first piece, for base models."""
-    text: str | None = None
-    """Field that is the text of an instance, or a template of fields in braces
-    (default: known names; nli has two)."""
-    fields: tuple[str, ...] = ()
-    """Names of fields, if not known ones: first=NAME and second=NAME, the part of a
-    pair that the model is shown and the one it must write; label=NAME, which the
-    instructions then name, and labels=A,B, names of labels that are numbers, from 0 on;
-    document=NAME, the source that instances share: the control is compared by whole
-    sources (default: instances are assumed to be independent)."""
-    sample: int = 50
-    """Instances, drawn at random; the paper has 10."""
-    control: Path | None = None
-    """Instances that cannot have been seen, as easy to guess and of the same sources
-    and years; with --recorded, their completions. Without a control the verdict is at
-    most suspected."""
-    prompts: Path | None = None
-    """Other instructions: a .toml or .json file with guided and general templates, and
-    stop, texts that end a completion (plain: a line end, if no second piece has
-    one)."""
-    compare: tuple[str, ...] = ()
-    """Further methods, separated by blanks or commas: first_instances, cdd:N (N samples
-    of each instance, else 20), ts_guessing_word, ts_guessing_option, file_path; and
-    measures of overlap, bleurt:FOLDER (docs/how_to/replicate.md) and embedding:MODEL
-    (its mean hidden states)."""
-    new_tokens: int = 500
-    """Most tokens of a completion; a small context leaves fewer."""
-    seed: int = 0
-    """Seeds every draw: folds, resamples, samples."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        check_positive(self, "sample", "new_tokens")
-        _ = self.label_names
-        if (self.named("first") is None) != (self.named("second") is None):
-            raise InputError("--fields: first= and second= go together")
-        for name, setting in self.settings.items():
-            check_names("method of --compare", (name,), (*COMPARISONS, *MEASURES))
-            if name in MEASURES and not setting:
-                what = "FOLDER" if name == BLEURT else "MODEL"
-                raise InputError(f"--compare {name}: write {name}:{what}")
-            is_number = setting is None or (name == CDD and setting.isdecimal())
-            if name in COMPARISONS and not (is_number and int(setting or 1) > 0):
-                takes = "a number, at least 1" if name == CDD else "nothing after it"
-                raise InputError(f"--compare {name}:{setting}: {name} takes {takes}")
-
-    @property
-    def settings(self) -> dict[str, str | None]:
-        """Methods and measures of --compare, and what stands after their names."""
-        return dict(with_settings(self.compare, flag="--compare"))
-
-    @property
-    def comparisons(self) -> tuple[str, ...]:
-        """Methods of --compare."""
-        return tuple(name for name in self.settings if name in COMPARISONS)
-
-    @property
-    def cdd_samples(self) -> int:
-        """Samples of each instance for cdd."""
-        return int(self.settings.get(CDD) or _CDD_SAMPLES)
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """Names of labels that are numbers."""
-        named = self.named("labels")
-        names = () if named is None else tuple(map(str.strip, named.split(",")))
-        if not all(names):
-            raise InputError(f"--fields labels={named}: a name is empty")
-        return names
-
-    @property
-    def names(self) -> tuple[str | None, str]:
-        """Names of dataset and partition in the instructions."""
-        if self.dataset_name is None:
-            return None, _SPLIT
-        # A name may hold a colon itself: "hf:org/name", "SuperGLUE: RTE".
-        found = _NAME_AND_SPLIT.fullmatch(self.dataset_name)
-        if found is None:
-            return self.dataset_name, _SPLIT
-        return found[1] or None, found[2]
-
-
-def check_reference(design: ReplicationDesign) -> None:
-    """Refuse a reference that nothing is compared with."""
-    if design.control is None:
-        raise InputError(
-            "--reference needs --control",
-            hint="give a control: the reference shows how easy the benchmark is to "
-            "guess compared with it",
-        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

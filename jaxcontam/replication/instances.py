@@ -19,10 +19,11 @@ import numpy as np
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.templates import field_of, is_missing, text_if_any
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.replication.flags import Task
 from jaxcontam.scoring.completer import without_thoughts
 
 if TYPE_CHECKING:
-    from jaxcontam.replication.design import ReplicationDesign
+    from jaxcontam.replication.flags import ReplicationDesign
 
 UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
 """Characters of scripts without spaces between words, for a class of a pattern: Thai,
@@ -34,9 +35,6 @@ ANY_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 Cut = Literal["sentence", "inside", "pair"]
 """Start of the second piece: after a sentence of several, inside the only one, or
 with the second text of a pair."""
-
-Task = Literal["classification", "nli", "summary", "one-sentence", "plain"]
-"""Kind of instances; `plain` shows the first piece alone, for base models."""
 
 TASKS: tuple[str, ...] = get_args(Task)
 

@@ -32,7 +32,7 @@ from jaxcontam.replication.instances import (
 )
 from jaxcontam.replication.overlap import common_words, stands_within
 from jaxcontam.scoring.completer import Completer, Completion, without_thoughts
-from jaxcontam.terminal import printable
+from jaxcontam.terminal_text import printable
 
 Judgement = Literal["exact", "near", "no"]
 """An exact copy of the reference, a near-exact one, or none."""

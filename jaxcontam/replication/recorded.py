@@ -27,7 +27,7 @@ from jaxcontam.data.templates import field_of, is_missing
 from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, silent
 from jaxcontam.replication.control import independence_words
-from jaxcontam.replication.design import ReplicationDesign
+from jaxcontam.replication.flags import ReplicationDesign
 from jaxcontam.replication.hidden import COMPARISONS
 from jaxcontam.replication.instances import (
     Instance,
@@ -68,7 +68,7 @@ from jaxcontam.reports.page import Page
 from jaxcontam.reports.recompute import Rebuilt, Row, kind_of_texts
 from jaxcontam.reports.report import Report
 from jaxcontam.scoring.completer import Completion
-from jaxcontam.terminal import cell_text, printable
+from jaxcontam.terminal_text import cell_text, printable
 
 _PIECES = (("first_piece", "second_piece"), ("sentence1", "sentence2"))
 _COMPLETION = "generated_{}_completion"

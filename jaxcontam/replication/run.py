@@ -19,13 +19,12 @@ from jaxcontam.errors import InputError
 from jaxcontam.progress import Bar, Progress, default_bar, silent
 from jaxcontam.replication.comparisons import ComparisonInputs, ComparisonResult
 from jaxcontam.replication.control import JudgeResult
-from jaxcontam.replication.design import (
+from jaxcontam.replication.design import ReplicationPlan, plan_replication
+from jaxcontam.replication.flags import (
     BLEURT,
     EMBEDDING,
     ReplicationDesign,
-    ReplicationPlan,
     check_reference,
-    plan_replication,
 )
 from jaxcontam.replication.hidden import COMPARISONS
 from jaxcontam.replication.judges import OWN_PROMPT, JudgePrompt, judge_llm

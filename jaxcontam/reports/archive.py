@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxcontam.errors import InputError
 from jaxcontam.reports.read import read_result
-from jaxcontam.terminal import json_text
+from jaxcontam.terminal_text import json_text
 
 ARCHIVE_NAME = "orders.npz"
 P_VALUES_NAME = "p_values.npz"

@@ -21,8 +21,7 @@ from jaxcontam.data.templates import RecordText
 from jaxcontam.errors import InputError
 from jaxcontam.scoring.api.address import PREFIX, parse_api
 from jaxcontam.scoring.api.budget import CONCURRENCY, ApiOptions, Budget
-from jaxcontam.scoring.shares import (
-    Division,
+from jaxcontam.scoring.parts import (
     MeshShape,
     parse_mesh,
     parse_share,
@@ -369,6 +368,7 @@ def open_for(
     """
     # JAX and transformers are imported once the input is known to be good.
     from jaxcontam.scoring.load import load
+    from jaxcontam.scoring.shares import Division
 
     own = getattr(command, "model", None)
     if beside is None or (division := beside.division) is None:

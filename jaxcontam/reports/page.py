@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 from jaxcontam.reports.methods import MethodWords, Words
 from jaxcontam.reports.report import Report
 from jaxcontam.scoring.opened import ModelInfo
-from jaxcontam.terminal import shell_line, visible
+from jaxcontam.terminal_text import shell_line, visible
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from jaxcontam.reports.page import Page, render
 from jaxcontam.reports.read import read_result
 from jaxcontam.reports.report import SCHEMA, Report
 from jaxcontam.reports.table_csv import RESULTS_NAME, result_row, results_csv
-from jaxcontam.terminal import json_text
+from jaxcontam.terminal_text import json_text
 
 REPORT_NAME = "report.json"
 PAGE_NAME = "report.html"

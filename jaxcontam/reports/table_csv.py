@@ -18,7 +18,7 @@ from typing import Any
 
 from jaxcontam.reports.kinds import kind_of
 from jaxcontam.reports.report import Report
-from jaxcontam.terminal import cell_text, json_text, visible
+from jaxcontam.terminal_text import cell_text, json_text, visible
 
 RESULTS_NAME = "results.csv"
 

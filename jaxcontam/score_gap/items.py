@@ -17,11 +17,12 @@ from jaxcontam.data.templates import field_of
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.progress import Progress
 from jaxcontam.reports.archive import number_or_none
-from jaxcontam.score_gap.judging import FEWEST_GROUPS, OTHER, PUBLISHED, InflationDesign
+from jaxcontam.score_gap.flags import InflationDesign
+from jaxcontam.score_gap.judging import FEWEST_GROUPS, OTHER, PUBLISHED
 from jaxcontam.scoring.opened import OpenModel, SequenceScorer
 from jaxcontam.scoring.pair_plan import PairGroup
 from jaxcontam.stats.pretests.fields import columns, numbers, shared_heads
-from jaxcontam.terminal import printable
+from jaxcontam.terminal_text import printable
 
 ITEM_COLUMNS = ("item", "id", "item_id", "question_id")
 """Names of the column of items, the first one that stands there."""

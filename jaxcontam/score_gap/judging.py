@@ -10,19 +10,15 @@ Dimension key
 
 import dataclasses
 import functools
-import itertools
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxcontam.arguments import words_of
 from jaxcontam.data.benchmark import fingerprint
 from jaxcontam.data.documents import joined_codes
-from jaxcontam.data.questions import QuestionFields
 from jaxcontam.errors import InputError
-from jaxcontam.reports.flags import check_positive
+from jaxcontam.score_gap.flags import NAME_ONCE, InflationDesign
 from jaxcontam.score_gap.result import (
     InflationEstimate,
     InflationReason,
@@ -43,15 +39,6 @@ COMMAND = "inflation"
 PUBLISHED, OTHER = "published", "other"
 """Sides, and columns of a file that holds one model's scores on both."""
 
-MIN_POINTS = 5.0
-"""Inflation that matters unless a user says otherwise."""
-
-NEW_TOKENS = 32
-"""Most tokens of a written answer."""
-
-NAME_ONCE = "name each model once, and not MODEL itself as a reference"
-"""The remedy for a model that stands twice: it hides how much models differ."""
-
 Row = Mapping[str, Any]
 """`side`, `item`, `text` and `scores` (model -> score or None) of an item; `choices`
 and `answers` where they are known; `group` where the user named a field."""
@@ -62,70 +49,6 @@ FEWEST_GROUPS = 10
 Fewer say next to nothing: where no pair differs, ten find an inflation of 37 points
 with a chance of 0.8, five one of 73, three none.
 """
-
-
-# No slots: the command joins these fields to those of devices.
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class InflationDesign(QuestionFields):
-    """Design of a comparison of two sides; its fields are flags of `inflation`.
-
-    Raises:
-        InputError: If a field is out of range; names the flag.
-    """
-
-    unpaired: bool = False
-    """--against is another split, not rewrites in pairs."""
-    equally_hard: bool = False
-    """Vouch that --against is as hard, such as a split drawn at random: required for a
-    verdict without --references."""
-    scored: bool = False
-    """The files are .csv with a column item and one column of scores in [0, 1] per
-    model."""
-    per_byte: bool = False
-    """Divide the log-probability of a choice by its length."""
-    new_tokens: int = NEW_TOKENS
-    """Most tokens of a written answer."""
-    min_points: float = MIN_POINTS
-    """Smallest inflation that matters, in points."""
-    sample: int | None = None
-    """Take N items of each file, drawn by their content; pairs stay whole."""
-    seed: int = 0
-    """Seeds every draw: folds, resamples, samples."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "sample", "new_tokens")
-        if not (math.isfinite(self.min_points) and self.min_points > 0):
-            raise InputError(f"--min-points must be positive, got {self.min_points}")
-
-    @property
-    def paired(self) -> bool:
-        """True if the other items are rewrites of the published ones."""
-        return not self.unpaired
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The flags that decide a verdict beside the scores, as they are typed."""
-        vouched = words_of(self, ("unpaired", "equally_hard", "min_points"))
-        document = self.named("document")
-        return vouched + (("--fields", f"document={document}") if document else ())
-
-    @classmethod
-    def said(cls, words: Sequence[str], seed: int = 0) -> "InflationDesign":
-        """The design that the words of a command ask for, as far as it judges."""
-        given = dict(itertools.pairwise(words))
-        # --group-field of earlier versions.
-        document = f"document={given.get('--group-field', '')}"
-        rest = itertools.dropwhile(lambda word: word != "--fields", words)
-        own = itertools.takewhile(lambda word: not word.startswith("--"), [*rest][1:])
-        named = [*(word for word in own if word.startswith("document=")), document]
-        return cls(
-            unpaired="--unpaired" in words,
-            equally_hard="--equally-hard" in words,
-            min_points=float(given.get("--min-points", MIN_POINTS)),
-            fields=tuple(word for word in named[:1] if word != "document="),
-            seed=seed,
-        )
 
 
 def judged_inflation(

@@ -23,7 +23,8 @@ from jaxcontam.reports.page import (
 )
 from jaxcontam.reports.recompute import Rebuilt, Row, kind_of_texts
 from jaxcontam.reports.report import Report
-from jaxcontam.score_gap.judging import COMMAND, InflationDesign, judged_inflation
+from jaxcontam.score_gap.flags import InflationDesign
+from jaxcontam.score_gap.judging import COMMAND, judged_inflation
 from jaxcontam.score_gap.result import (
     InflationEstimate,
     InflationReport,

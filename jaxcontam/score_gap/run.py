@@ -20,13 +20,9 @@ from jaxcontam.progress import Bar, Progress, default_bar
 from jaxcontam.reports.archive import TEXTS_NAME, texts_bytes
 from jaxcontam.reports.report import Report, Stopwatch
 from jaxcontam.reports.report_files import Writable, write_files
+from jaxcontam.score_gap.flags import NAME_ONCE, InflationDesign
 from jaxcontam.score_gap.items import Sides, distinct, read_scores, read_sides
-from jaxcontam.score_gap.judging import (
-    COMMAND,
-    NAME_ONCE,
-    InflationDesign,
-    judged_inflation,
-)
+from jaxcontam.score_gap.judging import COMMAND, judged_inflation
 from jaxcontam.score_gap.result import InflationResult
 from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 from jaxcontam.scoring.run_batches import finite_scores

@@ -15,7 +15,8 @@ from jaxcontam.scoring.opened import (
     OpenModel,
     opened_checkpoint,
 )
-from jaxcontam.scoring.shares import Division, MeshShape, mesh_here
+from jaxcontam.scoring.parts import MeshShape
+from jaxcontam.scoring.shares import Division, mesh_here
 
 
 @public

@@ -25,8 +25,9 @@ from jaxcontam.scoring.mesh import (
 )
 from jaxcontam.scoring.opened import DeviceInfo, ModelInfo
 from jaxcontam.scoring.pair_scorer import PairScorer
+from jaxcontam.scoring.parts import MeshShape
 from jaxcontam.scoring.scorer import Scorer
-from jaxcontam.scoring.shares import Division, MeshShape, division_on
+from jaxcontam.scoring.shares import Division, division_on
 from jaxcontam.scoring.store import ScoreStore
 
 # What the environment can ask of the compiler and of the libraries that it calls.

@@ -29,7 +29,7 @@ from jaxcontam.models.sharding import (
     place,
 )
 from jaxcontam.scoring.kernel import TokenScores, score_continuations, score_tokens
-from jaxcontam.scoring.shares import MeshShape, parse_mesh
+from jaxcontam.scoring.parts import MeshShape, parse_mesh
 
 __all__ = ["MeshShape", "device_mesh", "parse_mesh"]
 

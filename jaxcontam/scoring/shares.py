@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import numpy as np
 
 from jaxcontam.errors import InputError, StorageError
-from jaxcontam.processes import gather, is_first, process_count, process_index
+from jaxcontam.processes import gather, is_first, process_count
+from jaxcontam.scoring.parts import MeshShape, Share, ShareScored, spans_processes
 from jaxcontam.scoring.run_batches import Work, scored_batches
 from jaxcontam.scoring.store import SUFFIX, RowKeys, ScoreStore
-from jaxcontam.terminal import printable
+from jaxcontam.terminal_text import printable
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
@@ -31,32 +32,8 @@ Batches: TypeAlias = Iterator[tuple[BatchT, list[ValueT], bool]]
 """As of `scored_batches`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Share:
-    """A part of the batches; `index` is 0 to `count` - 1, as schedulers count."""
-
-    index: int
-    count: int
-
-
 class SharesMissingError(StorageError):
     """Not all shares of a run are in its store, and they were not to be scored here."""
-
-
-class ShareScored(Exception):
-    """A share of the batches is scored: another run judges them, this one is over."""
-
-
-def parse_share(word: str) -> Share:
-    """The share that `--shard I/N` names."""
-    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", word, re.ASCII)
-    if found is None or not int(found[1]) < int(found[2]):
-        raise InputError(
-            f"--shard must be I/N with I from 0 to N - 1 (it is {word})",
-            hint="for 8 processes: 0/8 to 7/8; in an array of SLURM: "
-            "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT",
-        )
-    return Share(int(found[1]), int(found[2]))
 
 
 class Division:
@@ -257,20 +234,13 @@ def each_scored(calls: Iterable[Callable[[], T]]) -> Iterator[T]:
         raise over
 
 
-def share_of_process(shape: "MeshShape") -> Share | None:
-    """The share of a joined process; None where it is alone or has a part of a copy."""
-    if process_count() == 1 or _spans(shape):
-        return None
-    return Share(process_index(), process_count())
-
-
-def mesh_here(shape: "MeshShape") -> "Mesh":
+def mesh_here(shape: MeshShape) -> "Mesh":
     """This process's devices; those of all processes where a copy spans them."""
     import jax
 
     from jaxcontam.scoring.mesh import device_mesh
 
-    spans = process_count() > 1 and _spans(shape)
+    spans = process_count() > 1 and spans_processes(shape)
     return device_mesh(shape, jax.devices() if spans else jax.local_devices())
 
 
@@ -281,44 +251,9 @@ def division_on(
     return Together() if mesh.is_multi_process else division
 
 
-def _spans(shape: "MeshShape") -> bool:
-    import jax
-
-    return shape.fsdp > jax.local_device_count()
-
-
 def _is_stored(batch: BatchT, work: Work[BatchT, ValueT], store: ScoreStore) -> bool:
     """True if a store holds a batch, whole or in halves."""
     if store.holds(work.keys(batch, store)):
         return True
     halves = work.halves(batch)
     return bool(halves) and all(_is_stored(half, work, store) for half in halves)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MeshShape:
-    """Copies of the weights (None: as many as fit), each over `fsdp` devices."""
-
-    data: int | None = None
-    fsdp: int = 1
-
-    def __str__(self) -> str:
-        data = "" if self.data is None else f"data={self.data},"
-        return f"{data}fsdp={self.fsdp}"
-
-
-def parse_mesh(word: str | None) -> MeshShape:
-    """The shape that `--mesh` names; None is all devices with whole weights."""
-    if word is None:
-        return MeshShape()
-    found: dict[str, int] = {}
-    for part in word.split(","):
-        match = re.fullmatch("(data|fsdp)=([1-9][0-9]{0,6})", part.strip())
-        if match is None or match[1] in found:
-            renamed = "; fsdp was called model" if "model=" in word else ""
-            raise InputError(
-                f"--mesh names data and fsdp with their sizes, got {word!r}",
-                hint=f"such as --mesh data=4,fsdp=2; either may be left out{renamed}",
-            )
-        found[match[1]] = int(match[2])
-    return MeshShape(**found)

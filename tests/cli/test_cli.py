@@ -27,6 +27,28 @@ def test_help_lists_every_command_and_exits_with_0(words, capsys):
         assert re.search(rf"^  {name} +[A-Z].*\.$", said.out, re.MULTILINE)
 
 
+# Each takes longer to import than a line of help may take.
+HEAVY = ("jax", "numpy", "rich", "scipy", "transformers", "typeguard", "asyncio")
+WITHOUT = f"""
+import sys
+from jaxcontam.cli.main import COMMANDS, main
+
+for words in ("--version", "--help", "audit --bogus", "audit m", "audit m b --seed -1"):
+    main(words.split())
+for name in COMMANDS:
+    main([name, "--help"])
+print("heavy:", *sorted({{*{HEAVY}}} & {{*sys.modules}}))
+"""
+
+
+def test_help_version_and_errors_of_parsing_import_nothing_slow():
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], text=True, capture_output=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "heavy:"
+    assert done.stderr.count("jaxcontam: error: ") == 3
+
+
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_help_of_a_command_has_examples_that_parse_and_every_flag(
     name, capsys, monkeypatch

@@ -15,7 +15,7 @@ from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.models.hub import convert_hint
-from jaxcontam.terminal import printable
+from jaxcontam.terminal_text import printable
 from tests.faults.folders import assert_nothing_is_obeyed, confined, said
 from tests.faults.test_folders import room
 from tests.support.membership_model import fast_tokenizer

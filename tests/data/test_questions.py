@@ -5,7 +5,8 @@ import json
 import pytest
 
 from jaxcontam.data.benchmark import load_benchmark
-from jaxcontam.data.questions import QuestionFields, read_questions
+from jaxcontam.data.questions import read_questions
+from jaxcontam.data.templates import QuestionFields
 from jaxcontam.score_gap.items import read_columns, read_model
 from tests.support.refused import refusal
 

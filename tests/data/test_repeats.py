@@ -13,8 +13,8 @@ from jaxcontam.data.benchmark import Benchmark, drawn_places, without_repeats
 from jaxcontam.members.design import MembershipDesign
 from jaxcontam.members.known_texts import read_texts
 from jaxcontam.orders.benchmarks import as_blocks, block_starts, whole_blocks
+from jaxcontam.score_gap.flags import InflationDesign
 from jaxcontam.score_gap.items import read_sides
-from jaxcontam.score_gap.judging import InflationDesign
 
 N_ORDERS = 2_000
 

@@ -35,7 +35,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from eval.study import Records
 from jaxcontam.data.journal import Journal
 from jaxcontam.overlap import search
-from jaxcontam.overlap.command import Overlap
+from jaxcontam.overlap.flags import Overlap
 from jaxcontam.scoring.scorer import Scorer
 from jaxcontam.scoring.store import ScoreStore
 from tests.support.api_transport import PATH, Server, bodies, opened, texts

@@ -17,7 +17,8 @@ from jaxcontam.errors import InputError
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.figure import Interval, intervals_plot
 from jaxcontam.reports.report_files import REPORT_NAME, sealed_text, write_files
-from jaxcontam.terminal import Terminal, json_text, visible
+from jaxcontam.terminal import Terminal
+from jaxcontam.terminal_text import json_text, visible
 from tests.faults.folders import assert_nothing_is_obeyed, child, said
 from tests.faults.fuzzed import RECORDED, table
 from tests.support.report_documents import audit_report, order_result
@@ -237,8 +238,8 @@ def test_a_signal_while_python_imports_is_one_line(number, code):
         pytest.skip(f"this run ignores {number.name}, and so would the command: nohup")
     with started("-X", "importtime", "-m", "jaxcontam", "methods") as command:
         assert command.stderr is not None
-        # The first modules are there, most are not.
-        next(line for line in command.stderr if "docstring_parser" in line)
+        # The first of the modules that wait for the signals to be answered.
+        next(line for line in command.stderr if "jaxcontam.errors" in line)
         command.send_signal(number)
         said = [line for line in command.stderr if "import time:" not in line]
     assert (command.returncode, said) == (code, ["\n", INTERRUPTED])

@@ -8,8 +8,8 @@ import pytest
 import transformers
 from safetensors.numpy import load_file
 
+from jaxcontam.cli.flags import Score
 from jaxcontam.cli.main import main
-from jaxcontam.cli.score import Score
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import (
     load_decoder,

@@ -13,6 +13,7 @@ from jaxcontam import Audit
 from jaxcontam.cli.main import main
 from jaxcontam.orders import benchmarks as order_files
 from jaxcontam.orders.benchmarks import check_files, read_files
+from jaxcontam.orders.command import audit
 from jaxcontam.orders.design import AuditDesign
 from tests.orders.test_order_path import random_bigrams, tokenizer  # noqa: F401
 from tests.support.stub_models import opened_stub
@@ -94,7 +95,7 @@ def test_model_is_opened_for_files_that_pass_or_are_scored_anyway(
 def test_one_file_of_two_is_scored(file, tokenizer, tmp_path, capsys):
     files = file("by_length"), file("shuffled")
     command = Audit(model="m", benchmark=files, out=tmp_path / "out")
-    document = command.run_on(lambda: opened_stub("m", random_bigrams(0), tokenizer))
+    document = audit(command, lambda: opened_stub("m", random_bigrams(0), tokenizer))
     assert {row["benchmark"] for row in document["results"]} == {"shuffled"}
     assert [one["benchmark"] for one in document["unscored"]] == ["by_length"]
     assert main(["verify", str(tmp_path / "out")]) == 0
@@ -131,7 +132,7 @@ def test_repeats_of_an_example_are_left_out_and_counted(tokenizer, tmp_path, cap
     items = words(np.random.default_rng(4), 24)
     path.write_text("\n".join(4 * items))
     command = Audit(model="m", benchmark=(path,), out=tmp_path / "out")
-    document = command.run_on(lambda: opened_stub("m", random_bigrams(0), tokenizer))
+    document = audit(command, lambda: opened_stub("m", random_bigrams(0), tokenizer))
     for row in document["results"]:
         assert (row["n_examples"], row["n_repeats"]) == (24, 72)
         assert row["verdict"] in (None, "inconclusive", "no evidence")
@@ -148,7 +149,7 @@ def test_other_inputs_get_another_folder_that_tells_of_the_first(
         info = dataclasses.replace(model.info, fingerprint=f"sha256:{seed}")
         model = dataclasses.replace(model, info=info)
         command = Audit(model="m", benchmark=(file("shuffled"),), tests=tests)
-        document = command.run_on(lambda: model)
+        document = audit(command, lambda: model)
         folders = {path.name for path in Path("runs/audit").glob("m-shuffled-*")}
         return folders, document.get("earlier", [])
 
@@ -171,7 +172,7 @@ def test_another_text_of_the_same_file_is_another_look_at_it(
 
     def earlier(file, text):
         command = Audit(model="m", benchmark=(Path(file),), text=text)
-        return len(command.run_on(lambda: model).get("earlier", []))
+        return len(audit(command, lambda: model).get("earlier", []))
 
     for name in ("x.jsonl", "y.jsonl"):
         items = words(np.random.default_rng(len(name) + ord(name[0])), 24)

@@ -12,6 +12,7 @@ import pytest
 from jaxcontam import Audit
 from jaxcontam.orders import command as audit_command
 from jaxcontam.orders.answer_options import METHOD as OPTIONS
+from jaxcontam.orders.command import audit
 from jaxcontam.orders.methods import ADJACENCY, DIRECTION
 from jaxcontam.proof.result import Evidence
 from jaxcontam.proof.test_row import loglik_gap, reference_result
@@ -60,7 +61,7 @@ def audited(
     command = Audit(**words, tests=tests, out=out)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(audit_command, "open_for", lambda *_, **__: older)
-        return command.run_on(lambda: opened_stub("target", target, tokenizer))
+        return audit(command, lambda: opened_stub("target", target, tokenizer))
 
 
 def test_likelihoods_are_compared_over_pairs_that_stand_there():

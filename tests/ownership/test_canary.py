@@ -21,9 +21,9 @@ from jaxcontam.ownership.canary import (
     draw_sequences,
     exposure,
 )
+from jaxcontam.ownership.flags import MIN_KNOWN
 from jaxcontam.ownership.keyed_canary import (
     METHOD,
-    MIN_EFFECT,
     PROMPTS,
     ROWS_PER_GROUP,
     VALUES,
@@ -225,7 +225,7 @@ def test_groups_without_an_answer_may_be_known():
         mde = METHOD.analyse(list(chat_rows(groups, named)), 0).mde
         share = detectable_share(n, n_values=64)
         assert mde == pytest.approx((200 - n + share * n) / 200)
-        assert (mde <= MIN_EFFECT) == (n == 200)
+        assert (mde <= MIN_KNOWN) == (n == 200)
         # Found with power at the level.
         needed = scipy.stats.binom.isf(0.001, n, 1 / 64) + 1
         power = scipy.stats.binom.sf(needed - 1, n, share)

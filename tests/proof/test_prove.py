@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli.main import main
-from jaxcontam.proof.command import Prove
+from jaxcontam.proof.flags import Prove
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from jaxcontam.cli.main import main
 from jaxcontam.data.answer_options import Item, read_items
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.errors import InputError
-from jaxcontam.replication.design import ReplicationDesign, plan_replication
+from jaxcontam.replication.design import plan_replication
+from jaxcontam.replication.flags import ReplicationDesign
 from jaxcontam.replication.hidden import (
     MASK,
     TS_GUESSING_VERSION,

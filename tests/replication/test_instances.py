@@ -9,7 +9,7 @@ import pytest
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.errors import InputError
-from jaxcontam.replication.design import ReplicationDesign
+from jaxcontam.replication.flags import ReplicationDesign
 from jaxcontam.replication.instances import (
     TASKS,
     Fields,

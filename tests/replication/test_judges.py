@@ -7,7 +7,7 @@ import pytest
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.replication.control import JudgeResult
-from jaxcontam.replication.design import ReplicationDesign
+from jaxcontam.replication.flags import ReplicationDesign
 from jaxcontam.replication.instances import draw_instances, find_fields, words_of
 from jaxcontam.replication.judges import (
     NEAR,

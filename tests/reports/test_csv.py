@@ -23,7 +23,7 @@ from jaxcontam.reports.report_files import (
 )
 from jaxcontam.reports.table_csv import csv_cell, csv_text, results_csv
 from jaxcontam.stats.result import Local, Neighbours
-from jaxcontam.terminal import visible
+from jaxcontam.terminal_text import visible
 from tests.support.forged import reseal
 from tests.support.report_documents import (
     audit_report,

@@ -11,9 +11,9 @@ import tyro
 
 from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
-from jaxcontam.members.command import Membership
-from jaxcontam.orders.command import Audit
-from jaxcontam.proof.command import Prove
+from jaxcontam.members.flags import Membership
+from jaxcontam.orders.flags import Audit
+from jaxcontam.proof.flags import Prove
 from jaxcontam.renamed import renewed
 from jaxcontam.reports.flags import check_positive, flags_of, own_folder
 

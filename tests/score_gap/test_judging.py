@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from jaxcontam.errors import InputError
+from jaxcontam.score_gap.flags import InflationDesign
 from jaxcontam.score_gap.items import seen_groups
-from jaxcontam.score_gap.judging import InflationDesign, judged_inflation
+from jaxcontam.score_gap.judging import judged_inflation
 
 pytestmark = pytest.mark.unoptimised
 

@@ -14,9 +14,10 @@ from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.scoring.cost import pair_cost
 from jaxcontam.scoring.identity import ScoreIdentity
 from jaxcontam.scoring.local import checkpoint_scorer
-from jaxcontam.scoring.pair_plan import WHOLE, PairPlan, Seam, plan_pairs
+from jaxcontam.scoring.pair_plan import PairPlan, plan_pairs
 from jaxcontam.scoring.pair_scorer import PairScorer
 from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.scoring.seam import WHOLE, Seam
 from jaxcontam.scoring.store import ScoreStore
 from jaxcontam.stats.adjacency import FEWEST_EXAMPLES
 from jaxcontam.stats.orders import split_strata

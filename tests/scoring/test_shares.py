@@ -15,14 +15,9 @@ import pytest
 
 from jaxcontam.cli.main import main
 from jaxcontam.models.checkpoint import save_checkpoint
-from jaxcontam.scoring import shares
-from jaxcontam.scoring.shares import (
-    Division,
-    Share,
-    ShareScored,
-    SharesMissingError,
-    each_scored,
-)
+from jaxcontam.scoring import cost, shares
+from jaxcontam.scoring.parts import Share, ShareScored
+from jaxcontam.scoring.shares import Division, SharesMissingError, each_scored
 from jaxcontam.scoring.store import ScoreStore
 from tests.support.served_model import byte_tokenizer, decoder, save
 from tests.support.store_process import IDENTITY, counted, drawn_sequences
@@ -195,6 +190,10 @@ def test_dry_run_says_what_would_be_scored_and_writes_nothing(
     tests = ["--tests", "direction,adjacency"]
     words = ["audit", str(pulse / "model"), str(benchmark), *tests]
     files = sorted(tmp_path.rglob("*"))
+    with monkeypatch.context() as compiles:
+        compiles.setattr(cost, "batch_seconds", None)
+        assert main([*words, "--dry-run"]) == 0
+    assert " to score. The store grows by " in " ".join(capsys.readouterr().out.split())
     assert main([*words, "--dry-run", "--json", "--price", "30"]) == 0
     before = json.loads(capsys.readouterr().out)
     assert before["price"] == pytest.approx(30 * before["minutes"] / 60)

@@ -13,8 +13,9 @@ from eval.natural_order.words import pseudoword
 from jaxcontam.data.release import SEED_BYTES, make_release
 from jaxcontam.errors import InputError
 from jaxcontam.orders.methods import TESTS
+from jaxcontam.proof.flags import MIN_EFFECT
 from jaxcontam.proof.result import OrderResult
-from jaxcontam.proof.verdict import MIN_EFFECT, decide
+from jaxcontam.proof.verdict import decide
 from tests.support.clean_readers import (
     KERNELS,
     Cell,

@@ -11,7 +11,7 @@ import optax
 import pytest
 
 from jaxcontam.cli.main import parse
-from jaxcontam.scoring.shares import MeshShape, parse_mesh
+from jaxcontam.scoring.parts import MeshShape, parse_mesh
 from train import dry_run
 from train.config import PRESETS, Compute
 from train.dry_run import CHIPS, DryRun, machine, main, state_bytes

@@ -55,7 +55,7 @@ from jaxcontam.scoring.api.budget import (
     used_by,
 )
 from jaxcontam.scoring.api.retries import Pace, last_error, seconds_to_wait
-from jaxcontam.terminal import visible
+from jaxcontam.terminal_text import visible
 
 _CONNECT_SECONDS = 10.0
 Check = Callable[[Body, Answer], object]
