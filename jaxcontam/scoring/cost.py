@@ -157,8 +157,8 @@ def n_positions(shape: tuple[int, ...]) -> int:
     """Input positions of a batch, from its shape; see `ScoringCost.positions`."""
     if len(shape) == 2:
         return math.prod(shape)
-    n_rows, n_continuations, length, _ = shape
-    return n_rows * (1 + n_continuations) * length
+    n_rows, K, P, T, _ = shape
+    return n_rows * (P + K * T)
 
 
 def batch_seconds(scorer: Scorer, shape: tuple[int, ...]) -> float:
@@ -171,10 +171,10 @@ def batch_seconds(scorer: Scorer, shape: tuple[int, ...]) -> float:
             np.asarray(scorer.forward(ids_BS, ids_BS)[0])
         else:
             assert scorer.pairs is not None
-            n_rows, K, length, at_once = shape
-            lengths_I = np.full(n_rows, length, np.int32)
-            prefixes_IP = np.zeros((n_rows, length), np.int32)
-            ids_IKT = np.zeros((n_rows, K, length), np.int32)
+            n_rows, K, P, T, at_once = shape
+            lengths_I = np.full(n_rows, P, np.int32)
+            prefixes_IP = np.zeros((n_rows, P), np.int32)
+            ids_IKT = np.zeros((n_rows, K, T), np.int32)
             np.asarray(scorer.pairs.forward(prefixes_IP, lengths_I, ids_IKT, at_once))
         times.append(time.perf_counter() - start)
     return statistics.median(times[1:])

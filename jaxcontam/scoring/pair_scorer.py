@@ -27,6 +27,10 @@ from jaxcontam.scoring.run_batches import (
 from jaxcontam.scoring.shares import Division, Together, divided_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 
+# Padded lengths are multiples of it, so that other files have the same shapes; on
+# accelerators, too, few of the matrix units' rows are then padding.
+_STEP, _STEP_ACCELERATOR = 8, 64
+
 PairForward = Callable[..., Any]
 """(prefixes_IP, lengths_I, continuations_IKT, at_once) -> logprobs_IKT."""
 
@@ -35,23 +39,25 @@ PairForward = Callable[..., Any]
 class PairBatch:
     """Groups that are scored together, of which a device takes `at_once` side by side.
 
-    `n_rows` is I, `length` P and T, padding included.
+    `n_rows` is I, `n_continuations` K; P and T include padding.
     """
 
     groups: tuple[int, ...]
     n_rows: int
     n_continuations: int
+    prefix_length: int
     length: int
     at_once: int
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape that tells its compiled program from others."""
-        return (self.n_rows, self.n_continuations, self.length, self.at_once)
+        lengths = (self.prefix_length, self.length)
+        return (self.n_rows, self.n_continuations, *lengths, self.at_once)
 
     def __str__(self) -> str:
-        n = self.at_once * (1 + self.n_continuations)
-        return f"{n} rows of {self.length} ids"
+        n = self.at_once * self.n_continuations
+        return f"{n} rows of {self.length} ids after {self.prefix_length}"
 
     def halves(self) -> list["PairBatch"]:
         """The same groups with half as many side by side; none where one is alone."""
@@ -59,7 +65,7 @@ class PairBatch:
             return []
         at_once = -(-self.at_once // 2)
         n_rows = self.n_rows // self.at_once * at_once
-        shape = (n_rows, self.n_continuations, self.length, at_once)
+        shape = (n_rows, *self.shape[1:-1], at_once)
         return [PairBatch(groups, *shape) for groups in parts(self.groups, n_rows)]
 
 
@@ -128,46 +134,44 @@ class PairScorer:
 
     def plan(self, groups: Sequence[PairGroup]) -> list[PairBatch]:
         """Batches of few shapes; they follow from the groups, not from the store."""
-        K = max((len(group.continuations) for group in groups), default=0)
-        batches = []
-        for length, members in groups_by_length(groups, self._buckets).items():
-            shape = self._shape(length, K)
-            batches += [PairBatch(some, *shape) for some in parts(members, shape[0])]
-        return batches
+        return [
+            PairBatch(some, *shape)
+            for shape, members in self._by_shape(_sizes(groups, self.context)).items()
+            for some in parts(members, shape[0])
+        ]
 
     def n_batches(self, sizes: GroupSizes) -> dict[tuple[int, ...], int]:
         """Number of batches of each shape in a `plan` of groups of these sizes."""
-        longest_G = _longest(sizes.prefix, sizes.longest, self.context)
+        found = self._by_shape(sizes)
+        return {shape: -(-len(members) // shape[0]) for shape, members in found.items()}
+
+    def _by_shape(self, sizes: GroupSizes) -> dict[tuple[int, ...], list[int]]:
+        """`PairBatch.shape` of padded lengths, and the groups of each.
+
+        One shape for each padded length of the longer of prefix and continuation; the
+        other is padded to the longest of those groups.
+        """
         K = int(sizes.n_continuations.max(initial=0))
+        buckets = bucket_lengths(self.context, few_shapes=self.few_shapes)
+        step = _STEP_ACCELERATOR if self.few_shapes else _STEP
+        # The context is the last of them: prefix and continuation fit it together.
+        longer_G = np.maximum(sizes.prefix, sizes.longest).clip(max=self.context)
         found = {}
-        for length, members in by_bucket(longest_G, self._buckets).items():
-            shape = self._shape(length, K)
-            found[shape] = -(-len(members) // shape[0])
+        for length, members in by_bucket(longer_G, buckets).items():
+            P, T = (
+                min(length, -(-int(own_G[members].max()) // step) * step)
+                for own_G in (sizes.prefix, sizes.longest)
+            )
+            at_once = max(1, self.batch_tokens // (P + K * T))
+            # Each device call has overhead, which four steps share.
+            found[self.n_devices * 4 * at_once, K, P, T, at_once] = members
         return found
 
-    @property
-    def _buckets(self) -> list[int]:
-        return bucket_lengths(self.context, few_shapes=self.few_shapes)
 
-    def _shape(self, length: int, K: int) -> tuple[int, int, int, int]:
-        """`PairBatch.shape` of a padded length."""
-        at_once = max(1, self.batch_tokens // (length * (1 + K)))
-        # Each device call has overhead, which four steps share.
-        return self.n_devices * 4 * at_once, K, length, at_once
-
-
-def groups_by_length(
-    groups: Sequence[PairGroup], buckets: Sequence[int]
-) -> dict[int, list[int]]:
-    """Padded lengths, one for prefix and continuations, and the groups of each.
-
-    The last of the padded lengths is the context, which a prefix and a continuation
-    together may not exceed.
-    """
-    context = buckets[-1]
-    longest_G = np.zeros(len(groups), np.int64)
+def _sizes(groups: Sequence[PairGroup], context: int) -> GroupSizes:
+    """Sizes of groups; a prefix and a continuation together fit the context."""
     for i, group in enumerate(groups):
-        longest_G[i] = longest = max(len(ids) for ids in group.continuations)
+        longest = max(len(ids) for ids in group.continuations)
         if not len(group.prefix) or not min(len(c) for c in group.continuations):
             raise ValueError(f"group {i}: its prefix or a continuation is empty")
         if len(group.prefix) + longest > context + 1:
@@ -175,13 +179,12 @@ def groups_by_length(
                 f"group {i}: {len(group.prefix)} + {longest} ids exceed the "
                 f"context of {context}"
             )
-    prefix_G = np.array([len(group.prefix) for group in groups], np.int64)
-    return by_bucket(_longest(prefix_G, longest_G, context), buckets)
-
-
-def _longest(prefix_G: np.ndarray, longest_G: np.ndarray, context: int) -> np.ndarray:
-    """(G,) ids of a prefix or its longest continuation, at most the context."""
-    return np.minimum(np.maximum(prefix_G, longest_G), context)
+    return GroupSizes(
+        prefix=np.array([len(g.prefix) for g in groups], np.int64),
+        longest=np.array([max(map(len, g.continuations)) for g in groups], np.int64),
+        n_continuations=np.array([len(g.continuations) for g in groups], np.int64),
+        n_targets=np.array([g.n_targets for g in groups], np.int64),
+    )
 
 
 def by_continuation(group: PairGroup, scores_T: np.ndarray) -> list[np.ndarray]:
@@ -205,7 +208,7 @@ def pair_inputs(
     batch: PairBatch, groups: Sequence[PairGroup]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Inputs of a batch; zeros pad the ends, where nothing looks back."""
-    prefixes_IP = np.zeros((batch.n_rows, batch.length), np.int32)
+    prefixes_IP = np.zeros((batch.n_rows, batch.prefix_length), np.int32)
     lengths_I = np.ones(batch.n_rows, np.int32)
     ids_IKT = np.zeros((batch.n_rows, batch.n_continuations, batch.length), np.int32)
     for row, index in enumerate(batch.groups):
