@@ -29,7 +29,9 @@ from jaxcontam.scoring.store import RowKeys, ScoreStore
 
 # Padded lengths are multiples of it, so that other files have the same shapes; on
 # accelerators, too, few of the matrix units' rows are then padding.
-_STEP, _STEP_ACCELERATOR = 8, 64
+_ALIGNED, _ALIGNED_ACCELERATOR = 8, 64
+# Steps of a batch at most, which share the overhead of a device call.
+_STEPS = 4
 
 PairForward = Callable[..., Any]
 """(prefixes_IP, lengths_I, continuations_IKT, at_once) -> logprobs_IKT."""
@@ -153,19 +155,32 @@ class PairScorer:
         """
         K = int(sizes.n_continuations.max(initial=0))
         buckets = bucket_lengths(self.context, few_shapes=self.few_shapes)
-        step = _STEP_ACCELERATOR if self.few_shapes else _STEP
+        aligned = _ALIGNED_ACCELERATOR if self.few_shapes else _ALIGNED
         # The context is the last of them: prefix and continuation fit it together.
         longer_G = np.maximum(sizes.prefix, sizes.longest).clip(max=self.context)
         found = {}
         for length, members in by_bucket(longer_G, buckets).items():
             P, T = (
-                min(length, -(-int(own_G[members].max()) // step) * step)
+                min(length, -(-int(own_G[members].max()) // aligned) * aligned)
                 for own_G in (sizes.prefix, sizes.longest)
             )
-            at_once = max(1, self.batch_tokens // (P + K * T))
-            # Each device call has overhead, which four steps share.
-            found[self.n_devices * 4 * at_once, K, P, T, at_once] = members
+            at_once, steps = self._split(len(members), P + K * T)
+            found[self.n_devices * steps * at_once, K, P, T, at_once] = members
         return found
+
+    def _split(self, n_groups: int, n_positions: int) -> tuple[int, int]:
+        """Groups that a device takes side by side, and steps of a batch.
+
+        Few groups are split evenly, as rows are by `plan_batches`: padding groups would
+        be scored as well.
+        """
+        at_once = max(1, self.batch_tokens // n_positions)
+        n = -(-n_groups // self.n_devices)
+        n_batches = -(-n // (_STEPS * at_once))
+        if self.few_shapes or n_batches > 8:
+            return at_once, _STEPS
+        steps = -(-n // (n_batches * at_once))
+        return -(-n // (n_batches * steps)), steps
 
 
 def _sizes(groups: Sequence[PairGroup], context: int) -> GroupSizes:
