@@ -42,11 +42,8 @@ from jaxcontam.models.fused_attention import (
 from jaxcontam.models.rope import CosSin
 
 # Queries attend in blocks of this many, each to its own prefix: most of the upper
-# triangle of the score matrix is never computed. Blocks of 128 are as fast and take
-# more memory to compile.
-_QUERY_BLOCK = 256
-# Smaller where gradients are taken: more of the triangle is left out.
-_GRADIENT_BLOCK = 128
+# triangle of the score matrix is never computed.
+_QUERY_BLOCK = 128
 _MASKED_SCORE = -1e30
 
 
@@ -130,7 +127,7 @@ def attend(
             return attend_after_prefix(q_BTGRE, k_BTGE, v_BTGE, *cache, config)
     own = (q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config)
     if cache is not None or context.sinks is not None:
-        return _attend_blocks(*own, cache, context.sinks, context.segments)
+        return _attend_blocks(*own, cache, context.sinks, context.segments)[0]
     kernel = kernel_of_rows(config, dtype, T, context.hardware)
     if kernel != "blocks" and context.segments is None:
         return attend_fused(kernel, q_BTGRE, k_BTGE, v_BTGE, config)
@@ -147,43 +144,56 @@ def _attend_blocks(
     cache: KVCache | None = None,
     sinks_GR: jax.Array | None = None,
     segments_BT: jax.Array | None = None,
-) -> jax.Array:
-    T = q_BTGRE.shape[1]
-    blocks = []
+) -> tuple[jax.Array, jax.Array]:
+    """Mixed values `[B, T, G, R, E]`, and logarithms of softmax sums `[G, B, R, T]`.
+
+    Heads come first: products with a prefix, which has no batch axis, and with own keys
+    then need no copy of the weights. Values are mixed before they are divided by the
+    sum, which takes one pass over the weights less.
+    """
+    q_GBRTE = _heads_first(q_BTGRE)
+    k_GBTE, v_GBTE = _heads_first(k_BTGE), _heads_first(v_BTGE)
+    places = (positions_T, window, segments_BT)
+    T = positions_T.shape[0]
+    mixed, log_sums = [], []
     for start in range(0, T, _QUERY_BLOCK):
         stop = min(start + _QUERY_BLOCK, T)
-        q_BQGRE = q_BTGRE[:, start:stop]
-        positions_Q = positions_T[start:stop]
-        raw_BGRQS = _product("bqgre,bsge->bgrqs", q_BQGRE, k_BTGE[:, :stop])
-        seen_BQS = _seen(positions_Q, positions_T[:stop], window)
-        seen_BQS &= _shared(segments_BT, start, stop)
-        scores = [_masked(raw_BGRQS, seen_BQS, config)]
+        scores_GBRQS, _ = _own_scores(q_GBRTE, k_GBTE, start, stop, places, config)
+        parts = [("gbrqs,gbse->gbrqe", scores_GBRQS, v_GBTE[:, :, :stop])]
         if cache is not None:
-            raw_BGRQP = _product("bqgre,sge->bgrqs", q_BQGRE, cache.keys)
-            positions_P = jnp.arange(cache.keys.shape[0])
-            seen_1QP = _seen(positions_Q, positions_P, window)
-            seen_1QP &= positions_P[None, None] < cache.length
-            scores.insert(0, _masked(raw_BGRQP, seen_1QP, config))
-        # S here counts the prefix's keys, then the block's own.
-        scores_BGRQS = jnp.concatenate(scores, axis=-1)
-        if sinks_GR is not None:
-            # One more score, whose weight is left out.
-            sinks_1GR11 = sinks_GR[None, :, :, None, None]
-            sinks_BGRQ1 = jnp.broadcast_to(sinks_1GR11, (*scores_BGRQS.shape[:-1], 1))
-            scores_BGRQS = jnp.concatenate([scores_BGRQS, sinks_BGRQ1], axis=-1)
-        weights_BGRQS = jax.nn.softmax(scores_BGRQS, axis=-1)
-        if sinks_GR is not None:
-            weights_BGRQS = weights_BGRQS[..., :-1]
-        weights_BGRQS = weights_BGRQS.astype(v_BTGE.dtype)
-        mixed_BQGRE = _product(
-            "bgrqs,bsge->bqgre", weights_BGRQS[..., -stop:], v_BTGE[:, :stop]
-        )
-        if cache is not None:
-            mixed_BQGRE += _product(
-                "bgrqs,sge->bqgre", weights_BGRQS[..., :-stop], cache.values
+            raw_GBRQP = _product(
+                "gbrqe,sge->gbrqs", q_GBRTE[..., start:stop, :], cache.keys
             )
-        blocks.append(mixed_BQGRE)
-    return jnp.concatenate(blocks, axis=1)
+            positions_P = jnp.arange(cache.keys.shape[0])
+            seen_1QP = _seen(positions_T[start:stop], positions_P, window)
+            seen_1QP &= positions_P[None, None] < cache.length
+            scores_GBRQP = _masked(raw_GBRQP, seen_1QP, config)
+            parts.append(("gbrqs,sge->gbrqe", scores_GBRQP, cache.values))
+        tops = [scores.max(axis=-1) for _, scores, _ in parts]
+        if sinks_GR is not None:
+            tops.append(sinks_GR[:, None, :, None])
+        top_GBRQ = jax.lax.stop_gradient(functools.reduce(jnp.maximum, tops))
+        # A sink is one more score, of no value.
+        total_GBRQ = 0.0 if sinks_GR is None else jnp.exp(tops[-1] - top_GBRQ)
+        mixed_GBRQE = 0.0
+        for subscripts, scores, values in parts:
+            weights = jnp.exp(scores - top_GBRQ[..., None])
+            total_GBRQ += weights.sum(axis=-1)
+            mixed_GBRQE += _product(subscripts, weights.astype(values.dtype), values)
+        mixed.append(mixed_GBRQE / total_GBRQ[..., None])
+        log_sums.append(top_GBRQ + jnp.log(total_GBRQ))
+    mixed_BTGRE = _from_heads_first(jnp.concatenate(mixed, axis=3))
+    return mixed_BTGRE, jnp.concatenate(log_sums, axis=3)
+
+
+def _heads_first(x_BTG: jax.Array) -> jax.Array:
+    """`[B, T, G, ...]` to `[G, B, ..., T, E]`."""
+    return jnp.moveaxis(x_BTG, (2, 1), (0, -2))
+
+
+def _from_heads_first(x_GBTE: jax.Array) -> jax.Array:
+    """The inverse of `_heads_first`."""
+    return jnp.moveaxis(x_GBTE, (0, -2), (2, 1))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
@@ -198,70 +208,57 @@ def _attend_own(
 ) -> jax.Array:
     """Attention without a prefix, with the gradient defined below."""
     own = (q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config)
-    return _attend_blocks(*own, segments_BT=segments_BT)
+    return _attend_blocks(*own, segments_BT=segments_BT)[0]
 
 
 def _own_forward(
     q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config, segments_BT=None
 ):
-    """Mixed values, and the residuals of `_own_backward`: `[B, G, R, T]` log-sums."""
-    q_BGRTE = jnp.moveaxis(q_BTGRE, 1, 3)
-    k_BGTE, v_BGTE = jnp.moveaxis(k_BTGE, 1, 2), jnp.moveaxis(v_BTGE, 1, 2)
-    T = positions_T.shape[0]
-    places = (positions_T, window, segments_BT)
-    mixed, log_sums = [], []
-    for start in range(0, T, _GRADIENT_BLOCK):
-        stop = min(start + _GRADIENT_BLOCK, T)
-        scores_BGRQS, _ = _own_scores(q_BGRTE, k_BGTE, start, stop, places, config)
-        log_sums_BGRQ = jax.nn.logsumexp(scores_BGRQS, axis=-1)
-        weights_BGRQS = jnp.exp(scores_BGRQS - log_sums_BGRQ[..., None])
-        weights_BGRQS = weights_BGRQS.astype(v_BTGE.dtype)
-        log_sums.append(log_sums_BGRQ)
-        mixed.append(_product("bgrqs,bgse->bgrqe", weights_BGRQS, v_BGTE[:, :, :stop]))
-    mixed_BGRTE = jnp.concatenate(mixed, axis=3)
-    log_sums_BGRT = jnp.concatenate(log_sums, axis=3)
-    kept = (q_BGRTE, k_BGTE, v_BGTE, mixed_BGRTE, log_sums_BGRT, places)
-    return jnp.moveaxis(mixed_BGRTE, 3, 1), kept
+    """Mixed values, and the residuals of `_own_backward`."""
+    own = (q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config)
+    mixed_BTGRE, log_sums_GBRT = _attend_blocks(*own, segments_BT=segments_BT)
+    kept = map(_heads_first, (q_BTGRE, k_BTGE, v_BTGE, mixed_BTGRE))
+    return mixed_BTGRE, (*kept, log_sums_GBRT, (positions_T, window, segments_BT))
 
 
 def _own_backward(config, kept, cotangent_BTGRE):
     """Cotangents of queries, keys and values; Dao et al., arXiv:2205.14135, B.4."""
-    q_BGRTE, k_BGTE, v_BGTE, mixed_BGRTE, log_sums_BGRT, places = kept
-    cotangent_BGRTE = jnp.moveaxis(cotangent_BTGRE, 1, 3)
-    mean_BGRT = jnp.sum(cotangent_BGRTE * mixed_BGRTE, axis=-1)
-    dtype = v_BGTE.dtype
-    cotangent_BGRTE = cotangent_BGRTE.astype(dtype)
-    dk_BGTE = jnp.zeros(k_BGTE.shape, jnp.float32)
-    dv_BGTE = jnp.zeros(v_BGTE.shape, jnp.float32)
+    q_GBRTE, k_GBTE, v_GBTE, mixed_GBRTE, log_sums_GBRT, places = kept
+    cotangent_GBRTE = _heads_first(cotangent_BTGRE)
+    mean_GBRT = jnp.sum(cotangent_GBRTE * mixed_GBRTE, axis=-1)
+    dtype = v_GBTE.dtype
+    cotangent_GBRTE = cotangent_GBRTE.astype(dtype)
+    dk_GBTE = jnp.zeros(k_GBTE.shape, jnp.float32)
+    dv_GBTE = jnp.zeros(v_GBTE.shape, jnp.float32)
     dq = []
-    T = q_BGRTE.shape[3]
-    for start in range(0, T, _GRADIENT_BLOCK):
-        stop = min(start + _GRADIENT_BLOCK, T)
+    T = q_GBRTE.shape[3]
+    for start in range(0, T, _QUERY_BLOCK):
+        stop = min(start + _QUERY_BLOCK, T)
         block = (..., slice(start, stop), slice(None))
-        scores_BGRQS, derivative = _own_scores(
-            q_BGRTE, k_BGTE, start, stop, places, config
+        scores_GBRQS, derivative = _own_scores(
+            q_GBRTE, k_GBTE, start, stop, places, config
         )
-        weights_BGRQS = jnp.exp(scores_BGRQS - log_sums_BGRT[..., start:stop, None])
-        cotangent_BGRQE = cotangent_BGRTE[block]
-        dv_BGSE = _product(
-            "bgrqs,bgrqe->bgse", weights_BGRQS.astype(dtype), cotangent_BGRQE
+        weights_GBRQS = jnp.exp(scores_GBRQS - log_sums_GBRT[..., start:stop, None])
+        cotangent_GBRQE = cotangent_GBRTE[block]
+        dv_GBSE = _product(
+            "gbrqs,gbrqe->gbse", weights_GBRQS.astype(dtype), cotangent_GBRQE
         )
-        dv_BGTE = dv_BGTE.at[:, :, :stop].add(dv_BGSE)
-        dweights_BGRQS = _product(
-            "bgrqe,bgse->bgrqs", cotangent_BGRQE, v_BGTE[:, :, :stop]
+        dv_GBTE = dv_GBTE.at[:, :, :stop].add(dv_GBSE)
+        dweights_GBRQS = _product(
+            "gbrqe,gbse->gbrqs", cotangent_GBRQE, v_GBTE[:, :, :stop]
         )
-        dscores_BGRQS = weights_BGRQS * (
-            dweights_BGRQS - mean_BGRT[..., start:stop, None]
+        dscores_GBRQS = weights_GBRQS * (
+            dweights_GBRQS - mean_GBRT[..., start:stop, None]
         )
-        dscores_BGRQS = (dscores_BGRQS * derivative).astype(dtype)
-        dq.append(_product("bgrqs,bgse->bgrqe", dscores_BGRQS, k_BGTE[:, :, :stop]))
-        dk_BGSE = _product("bgrqs,bgrqe->bgse", dscores_BGRQS, q_BGRTE[block])
-        dk_BGTE = dk_BGTE.at[:, :, :stop].add(dk_BGSE)
-    dq_BGRTE = jnp.concatenate(dq, axis=3)
+        dscores_GBRQS = (dscores_GBRQS * derivative).astype(dtype)
+        dq.append(_product("gbrqs,gbse->gbrqe", dscores_GBRQS, k_GBTE[:, :, :stop]))
+        dk_GBSE = _product("gbrqs,gbrqe->gbse", dscores_GBRQS, q_GBRTE[block])
+        dk_GBTE = dk_GBTE.at[:, :, :stop].add(dk_GBSE)
+    dq_GBRTE = jnp.concatenate(dq, axis=3)
     return (
-        jnp.moveaxis(dq_BGRTE, 3, 1).astype(q_BGRTE.dtype),
-        jnp.moveaxis(dk_BGTE, 2, 1).astype(dtype),
-        jnp.moveaxis(dv_BGTE, 2, 1).astype(dtype),
+        _from_heads_first(dq_GBRTE).astype(q_GBRTE.dtype),
+        _from_heads_first(dk_GBTE).astype(dtype),
+        _from_heads_first(dv_GBTE).astype(dtype),
         None,
         None,
         None,
@@ -272,8 +269,8 @@ _attend_own.defvjp(_own_forward, _own_backward)
 
 
 def _own_scores(
-    q_BGRTE: jax.Array,
-    k_BGTE: jax.Array,
+    q_GBRTE: jax.Array,
+    k_GBTE: jax.Array,
     start: int,
     stop: int,
     places: tuple[jax.Array, jax.Array | None, jax.Array | None],
@@ -281,17 +278,17 @@ def _own_scores(
 ) -> tuple[jax.Array, jax.Array | float]:
     """Masked scores of a block of queries, and their derivative by the raw products."""
     positions_T, window, segments_BT = places
-    raw_BGRQS = _product(
-        "bgrqe,bgse->bgrqs", q_BGRTE[..., start:stop, :], k_BGTE[:, :, :stop]
+    raw_GBRQS = _product(
+        "gbrqe,gbse->gbrqs", q_GBRTE[..., start:stop, :], k_GBTE[:, :, :stop]
     )
     seen_BQS = _seen(positions_T[start:stop], positions_T[:stop], window)
     seen_BQS &= _shared(segments_BT, start, stop)
-    scores_BGRQS = _masked(raw_BGRQS, seen_BQS, config)
+    scores_GBRQS = _masked(raw_GBRQS, seen_BQS, config)
     scale, cap = attention_scale(config), config.attention_softcap
     if cap is None:
-        return scores_BGRQS, scale
-    capped_BGRQS = softcapped(raw_BGRQS * scale, cap)
-    return scores_BGRQS, scale * (1.0 - jnp.square(capped_BGRQS / cap))
+        return scores_GBRQS, scale
+    capped_GBRQS = softcapped(raw_GBRQS * scale, cap)
+    return scores_GBRQS, scale * (1.0 - jnp.square(capped_GBRQS / cap))
 
 
 def _product(subscripts: str, a: jax.Array, b: jax.Array) -> jax.Array:
@@ -317,11 +314,11 @@ def _shared(segments_BT: jax.Array | None, start: int, stop: int) -> jax.Array |
 
 
 def _masked(
-    raw_BGRQS: jax.Array, seen_BQS: jax.Array, config: DecoderConfig
+    raw_GBRQS: jax.Array, seen_BQS: jax.Array, config: DecoderConfig
 ) -> jax.Array:
-    scaled_BGRQS = raw_BGRQS * attention_scale(config)
-    scores_BGRQS = softcapped(scaled_BGRQS, config.attention_softcap)
-    return jnp.where(seen_BQS[:, None, None], scores_BGRQS, _MASKED_SCORE)
+    scaled_GBRQS = raw_GBRQS * attention_scale(config)
+    scores_GBRQS = softcapped(scaled_GBRQS, config.attention_softcap)
+    return jnp.where(seen_BQS[None, :, None], scores_GBRQS, _MASKED_SCORE)
 
 
 def softcapped(x: jax.Array, cap: float | None) -> jax.Array:

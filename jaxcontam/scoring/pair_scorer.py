@@ -27,6 +27,13 @@ from jaxcontam.scoring.run_batches import (
 from jaxcontam.scoring.shares import Division, Together, divided_batches
 from jaxcontam.scoring.store import RowKeys, ScoreStore
 
+# Padded lengths are multiples of it, so that other files have the same shapes; those of
+# accelerators are as long as their tiles.
+_ALIGNED, _ALIGNED_ACCELERATOR = 8, 16
+# Steps of a batch at most, which share the overhead of a device call; and batches up to
+# which they are split evenly.
+_STEPS, _FEW = 4, 8
+
 PairForward = Callable[..., Any]
 """(prefixes_IP, lengths_I, continuations_IKT, at_once) -> logprobs_IKT."""
 
@@ -136,7 +143,7 @@ class PairScorer:
         sizes = sizes_of(groups)
         batches = []
         for bucket, members in groups_by_length(sizes, self._buckets).items():
-            shape = self._shape(sizes, bucket)
+            shape = self._shape(sizes, bucket, len(members))
             batches += [PairBatch(some, *shape) for some in parts(members, shape[0])]
         return batches
 
@@ -144,7 +151,7 @@ class PairScorer:
         """Number of batches of each shape in a `plan` of groups of these sizes."""
         found = {}
         for bucket, members in groups_by_length(sizes, self._buckets).items():
-            shape = self._shape(sizes, bucket)
+            shape = self._shape(sizes, bucket, len(members))
             found[shape] = -(-len(members) // shape[0])
         return found
 
@@ -152,13 +159,23 @@ class PairScorer:
     def _buckets(self) -> list[int]:
         return bucket_lengths(self.context, few_shapes=self.few_shapes)
 
-    def _shape(self, sizes: GroupSizes, bucket: int) -> tuple[int, int, int, int, int]:
-        """`PairBatch.shape` of groups of a padded length."""
+    def _shape(
+        self, sizes: GroupSizes, bucket: int, n_groups: int
+    ) -> tuple[int, int, int, int, int]:
+        """`PairBatch.shape` of groups of a padded length.
+
+        Few groups are split evenly, as rows are by `plan_batches`: padding groups would
+        be scored as well.
+        """
         P, T = padded_lengths(sizes, bucket, few_shapes=self.few_shapes)
         K = int(sizes.n_continuations.max())
-        at_once = max(1, self.batch_tokens // (P + K * T))
-        # Each device call has overhead, which four steps share.
-        return self.n_devices * 4 * at_once, K, P, T, at_once
+        at_once, steps = max(1, self.batch_tokens // (P + K * T)), _STEPS
+        n = -(-n_groups // self.n_devices)
+        n_batches = -(-n // (steps * at_once))
+        if not self.few_shapes and n_batches <= _FEW:
+            steps = -(-n // (n_batches * at_once))
+            at_once = -(-n // (n_batches * steps))
+        return self.n_devices * steps * at_once, K, P, T, at_once
 
 
 def sizes_of(groups: Sequence[PairGroup]) -> GroupSizes:
@@ -198,9 +215,9 @@ def padded_lengths(
 ) -> tuple[int, int]:
     """P and T of groups of a bucket: no longer than any prefix, or continuation, is.
 
-    Accelerators get multiples of 16, as their tiles are.
+    The buckets hold the longest of either, so P and T are at most a bucket.
     """
-    step = 16 if few_shapes else 1
+    step = _ALIGNED_ACCELERATOR if few_shapes else _ALIGNED
     longest = (int(sizes.prefix.max()), int(sizes.longest.max()))
     P, T = (min(bucket, -(-n // step) * step) for n in longest)
     return P, T

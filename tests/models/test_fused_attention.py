@@ -198,7 +198,7 @@ def test_two_merged_calls_are_one_softmax_over_all(length, dtype, monkeypatch):
     def blocks_after(q, k, v, keys, values):
         cache = attention.KVCache(keys[0], values[0], jnp.int32(length))
         places_T = length + jnp.arange(T)
-        return attention._attend_blocks(q, k, v, places_T, None, config, cache)
+        return attention._attend_blocks(q, k, v, places_T, None, config, cache)[0]
 
     q, k, v, keys, values = rounded
     found = attend_after_prefix(q, k, v, keys[0], values[0], jnp.int32(length), config)

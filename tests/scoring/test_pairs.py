@@ -12,6 +12,7 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.kernel import score_continuations
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.pair_plan import PairGroup
+from jaxcontam.scoring.pair_scorer import PairScorer
 
 pytestmark = pytest.mark.unoptimised
 
@@ -87,6 +88,22 @@ def test_continuation_does_not_depend_on_its_mates():
     beside = continuation_logprobs(decoder, [PREFIXES[1]], [[one, *mates]])
     alone = continuation_logprobs(decoder, [PREFIXES[1]], [[one, one, one]])
     np.testing.assert_array_equal(beside[0][0], alone[0][0])
+
+
+@pytest.mark.parametrize(
+    ("n_groups", "shape"),
+    [
+        # 512 tokens are nine prefixes of 40 ids, each with one continuation of 16.
+        (5, (5, 1, 40, 16, 5)),
+        (22, (24, 1, 40, 16, 8)),
+        (400, (36, 1, 40, 16, 9)),
+    ],
+)
+def test_little_is_padding_at_short_prefixes_and_continuations(n_groups, shape):
+    scorer = PairScorer(lambda *_: None, context=64, batch_tokens=512)
+    ids = draw([33, 12], seed=0)
+    groups = [PairGroup(ids[0], (ids[1],), 0, (1,))] * n_groups
+    assert {batch.shape for batch in scorer.plan(groups)} == {shape}
 
 
 def test_prefix_is_never_copied_for_its_continuations():
