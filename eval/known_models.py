@@ -35,6 +35,7 @@ from eval.study import (
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.hub_splits import files_of_split, is_hub_split, parse_hub_split
 from jaxcontam.errors import InputError, unknown_name
+from jaxcontam.members.result import ScoreResult
 from jaxcontam.stats.roc import auc_delong
 
 _FOUND = {"contaminated", "suspected", "members rank higher", "may rank higher"}
@@ -60,11 +61,13 @@ class Known:
     expected: str = ""
     published: str = ""
     measure: str = ""
+    published_scores: dict[str, str] = dataclasses.field(default_factory=dict)
+    neighbours: str = ""
 
     @property
     def name(self) -> str:
-        """Short name of the set."""
-        return Path(self.set).stem.partition(":")[0]
+        """Short name of the set, with its split if one is named."""
+        return Path(self.set).stem
 
     @property
     def sources(self) -> list[str]:
@@ -82,7 +85,8 @@ class Known:
 
 
 Outcome = dict[str, Any]
-"""`ours` (p-value or AUC; None if nothing was scored), `verdict`, AUC by `copies`."""
+"""`ours` (p-value or AUC; None if nothing was scored), `verdict`, AUC by `copies`; and
+for `scores`, each with its parameter, AUC and TPR at 5 % FPR."""
 
 
 def read_table() -> tuple[Known, ...]:
@@ -115,7 +119,7 @@ def place(name: str, mirror: Path) -> str:
 
 
 def grid_of(model: str, found: Sequence[tuple[Known, Outcome]]) -> Grid:
-    """A line a set, and one for each number of copies where texts differ in it."""
+    """A line a set, and one for each number of copies, or each score, that it has."""
     lines = []
     for row, own in found:
         ours = "-" if own["ours"] is None else f"{own['ours']:.3g}"
@@ -124,6 +128,9 @@ def grid_of(model: str, found: Sequence[tuple[Known, Outcome]]) -> Grid:
         known = (row.name, row.copies, row.published, ours)
         lines.append((*known, own["verdict"], row.agrees(own["verdict"])))
         lines += [("", n, "", f"{auc:.3g}", "", "") for n, auc in own["copies"].items()]
+        for score, (auc, tpr) in own["scores"].items():
+            theirs = row.published_scores[score.split(" ")[0]]
+            lines.append((score, "", theirs, f"{auc:.2f}, {tpr:.1%}", "", ""))
     title = f"{model}, {found[0][0].parameters / 1e9:g} B; {found[0][0].source}"
     header = ("set", "copies", "published", "ours", "verdict", "agrees")
     return Grid(title, header, tuple(lines))
@@ -229,14 +236,27 @@ class KnownModels(ResumedFlags):
             more |= {"tests": tests, "order": order, "limit": self._most}
             audit = jaxcontam.audit(model, place(row.set, self.mirror), **more)
             p = audit[tests[-1]].numbers.p_value if audit.results else None
-            return {"ours": p, "verdict": audit.verdict, "copies": {}}
+            return {"ours": p, "verdict": audit.verdict, "copies": {}, "scores": {}}
         members, others = (list(side.texts) for side in (sides[0], sides[-1]))
         if len(sides) == 1:
             is_member = [row is not None and row["label"] == 1 for row in sides[0].rows]
             others = [t for t, seen in zip(members, is_member, strict=True) if not seen]
             members = [*itertools.compress(members, is_member)]
+        if row.published_scores:
+            folder = self.mirror / row.neighbours
+            by = f":{folder}" if row.neighbours and folder.is_dir() else ""
+            made_by = {"neighbourhood": f"neighbourhood{by}"}
+            more["scores"] = [made_by.get(name, name) for name in row.published_scores]
         result = jaxcontam.membership(model, members=members, nonmembers=others, **more)
         found = {"ours": result.auc["min_k"], "verdict": result.verdict, "copies": {}}
+        found["scores"] = {
+            f"{one.method} {one.setting}".strip(): (
+                one.auc,
+                one.operating_points[0].tpr,
+            )
+            for one in result.results
+            if row.published_scores and isinstance(one, ScoreResult)
+        }
         if row.copies == "by text":
             scores = [one["scores"]["min_k"] for one in result.rows]
             seen_P, unseen_Q = np.split(np.array(scores, float), [len(members)])

@@ -221,7 +221,7 @@ def _cell_grids(cells: Sequence[Cell]) -> list[Grid]:
             f"Known members, by copies: {title} (95 % interval)",
             "score",
             {
-                (score, one.setting): found.words()
+                (_label(score), one.setting): found.words()
                 for score in ranked
                 for one in by_score[score]
                 if (found := number(one)) is not None
@@ -229,6 +229,11 @@ def _cell_grids(cells: Sequence[Cell]) -> list[Grid]:
         )
         for title, number in numbers.items()
     ]
+
+
+def _label(score: str) -> str:
+    """A score with its parameter, or with what made its neighbours."""
+    return f"{score} {SCORES[score].setting}".strip() if score in SCORES else score
 
 
 if __name__ == "__main__":

@@ -15,11 +15,15 @@ tests/eval/test_unlearning.py. Headline: none of the paper's models; neither the
 nor the books were at hand.
 
 A text that the first model never knew is scored alike by both: a screen proves nothing,
-the samples count. Departures: SimCSE is the cosine of mean hidden states; the judge is
-asked in our words and in one message, where table 9 of the paper (appendix A) has two,
-of the system and of the user (`--judge-prompt FILE` takes both, one below the other);
-suspicious texts stand beside a control of others, and beside what the same samples
-share with another text's truth, since a beginning gives away its subject.
+the samples count. `--embedding-model DIR` takes SimCSE (torch), or a decoder's mean
+hidden states. People check answers in `annotate.csv`: one sample of each question, of
+either arm, in random order; a rerun reads what they filled in (exact or near: the
+answer is right). Departures: the paper's people saw the answers that repeat the whole
+true one; the judge is asked in our words and in one message, where table 9 of the paper
+(appendix A) has two, of the system and of the user (`--judge-prompt FILE` takes both,
+one below the other); suspicious texts stand beside a control of others, and beside what
+the same samples share with another text's truth, since a beginning gives away its
+subject.
 
 Dimension key
     N  texts
@@ -45,14 +49,16 @@ from jaxcontam.data.templates import field_of, fill_template, typed_newlines
 from jaxcontam.errors import InputError
 from jaxcontam.members.known_texts import count_words, cut_words, load_labelled
 from jaxcontam.members.run import membership
-from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.progress import progress_bar
-from jaxcontam.replication.bleurt import text_embeddings
-from jaxcontam.replication.judges import JudgePrompt, load_judge_prompt
+from jaxcontam.replication.bleurt import open_embedder
+from jaxcontam.replication.instances import Instance
+from jaxcontam.replication.judges import JudgePrompt, is_copy, load_judge_prompt
 from jaxcontam.replication.overlap import rouge_l
+from jaxcontam.replication.recorded import is_filled, kept_sheet, read_sheet
 from jaxcontam.reports.archive import number_or_none
 from jaxcontam.reports.flags import check_positive, check_seed
 from jaxcontam.reports.numbers import interval_words
+from jaxcontam.scoring.completer import Completion
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.opened import OpenModel
 from jaxcontam.scoring.prompted_model import open_judge, open_prompted
@@ -112,7 +118,7 @@ class Unlearning:
     samples: int = 20
     """Samples of each text, of the model's own distribution."""
     embedding_model: str | None = None
-    """Model whose mean hidden states are compared: cosine of sample and truth."""
+    """Cosine of sample and truth by SimCSE, or by a decoder's mean hidden states."""
     judge: str | None = None
     """Chat model that grades samples from 1 to 5: api:URL#NAME, key in API_KEY."""
     judge_prompt: Path | None = None
@@ -219,6 +225,8 @@ def run(config: Unlearning) -> dict[str, Any]:
             measures["embedding_cosine"] = _cosine(sampled, config.embedding_model)
         if config.judge is not None:
             measures["judge"] = _grades(sampled, config, journal)
+        if task == QUESTIONS and (people := _people(texts, sampled, config)):
+            measures["people"] = people
         results += [
             likeness(sampled, measure, config.seed) | {"task": task, "method": method}
             for method, measure in measures.items()
@@ -412,12 +420,11 @@ def _rouge(sampled: Sampled) -> Measure:
 
 def _cosine(sampled: Sampled, model: str) -> Measure:
     """Cosine of the embeddings of a sample and of a truth."""
-    checkpoint = load_checkpoint(model)
-    truths = text_embeddings(checkpoint, list(sampled.truths.values()))
-    of_truth = dict(zip(sampled.truths, truths, strict=True))
-    written = text_embeddings(
-        checkpoint, [one for samples in sampled.samples.values() for one in samples]
+    embed = open_embedder(model).embed
+    of_truth = dict(
+        zip(sampled.truths, embed(list(sampled.truths.values())), strict=True)
     )
+    written = embed([one for samples in sampled.samples.values() for one in samples])
     parts = np.split(written, max(1, len(sampled.samples)))
     of_samples = dict(zip(sampled.samples, parts, strict=bool(sampled.samples)))
     return lambda i, j: (of_samples[i] @ of_truth[j]).tolist()
@@ -440,6 +447,36 @@ def _grades(sampled: Sampled, config: Unlearning, journal: Journal) -> Measure:
     }
     # Grades against another truth would double what the judge costs.
     return lambda i, j: grades[i] if i == j else [np.nan] * config.samples
+
+
+def _people(
+    texts: Sequence[Text], sampled: Sampled, config: Unlearning
+) -> Measure | None:
+    """People's word on the first sample of each text: 1 if it is right, 0 if not.
+
+    None as long as nobody has filled in the sheet, which is then written.
+    """
+    shown = [
+        Instance(
+            index=i,
+            first_piece=texts[i].prompt,
+            # Who checks an answer needs the question.
+            second_piece=f"{texts[i].prompt} {texts[i].truth}",
+            label=None,
+            cut="inside",
+        )
+        for i in sampled.samples
+    ]
+    written = [Completion(text=samples[0]) for samples in sampled.samples.values()]
+    sheet = kept_sheet(shown, written, seed=config.seed, out=config.out)
+    if not is_filled(sheet):
+        return None
+    found = read_sheet(sheet, shown, written, seed=config.seed).consensus
+    said = {
+        i: np.nan if label is None else float(is_copy(label))
+        for i, label in zip(sampled.samples, found, strict=True)
+    }
+    return lambda i, j: [said[i] if i == j else np.nan]
 
 
 def likeness(sampled: Sampled, measure: Measure, seed: int) -> dict[str, Any]:

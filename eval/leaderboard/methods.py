@@ -154,7 +154,9 @@ def mean_entry(name: str) -> Entry:
         gives="score",
         family="membership",
         needs=_needs(method),
-        about=f"mean over the set; {method.finds}",
+        about="; ".join(
+            filter(None, ("mean over the set", method.setting, method.finds))
+        ),
         source=method.source,
     )
 

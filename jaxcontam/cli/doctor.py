@@ -25,7 +25,7 @@ EXIT_FAULTS = 2
 
 _EXTRAS = {
     "lm-eval": "models and tasks of lm-evaluation-harness",
-    "torch": "BLEURT, and masked language models for `neighbourhood`",
+    "torch": "BLEURT, encoders of sentences, and neighbours by a model",
 }
 _GIB = 1 << 30
 # Below this a large model's store or a checkpoint soon has no room.

@@ -48,7 +48,8 @@ FORMULAS: Mapping[str, str] = {
     "dc_pdd": "mean over distinct tokens of min(p(x_t) * -log f(x_t), 0.01), f from "
     "the corpus",
     "lowercase": "(mean log p of the text in small letters) / (mean log p of the text)",
-    "neighbourhood": "log p(x) - mean over neighbours x' of log p(x'), per token",
+    "neighbourhood": "log p(x) - mean over neighbours x' of log p(x'), per token; over "
+    "their standard deviation where they are filled spans",
     "reference": "log p(x) - log p(x) under the reference model, per token",
     "recall": "(mean log p of x after unseen texts) / (mean log p of x)",
     "con_recall": "(LL(x | non-members) - 0.5 LL(x | members)) / LL(x)",

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from jaxcontam.amounts import counted
 from jaxcontam.data.model_files import is_score_file
+from jaxcontam.members.design import OF_MASKED
 from jaxcontam.members.flags import Membership
 from jaxcontam.members.known_texts import WEIGHTS, check_sides, choose, read_texts
 from jaxcontam.members.page import (
@@ -177,7 +178,9 @@ def _ranking(
     table = bare_table(("score", *header), gap=2)
     for row in rows:
         cells = (cell(row) for _, cell in columns)
-        table.add_row(row.method, *cells, style="bold" if row.primary else None)
+        # Parameters are on the page; what made neighbours is another score.
+        kind = f"\n  {row.setting}" if row.method == OF_MASKED else ""
+        table.add_row(f"{row.method}{kind}", *cells, style="bold" * row.primary or None)
     for one in blind:
         table.add_row(f"blind: {blind_name(one.name)}", auc_words(one), style="dim")
     if n_rates < len(points):

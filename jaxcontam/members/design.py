@@ -40,7 +40,7 @@ class MembershipDesign(TextFlags, NamedFields):
     text: str | None = None
     r"""Field that is the text, or a template of fields in braces, such as
     "Q: {question} A: {answer}" (default: fields of WikiMIA and BookMIA, else the raw
-    line)."""
+    line); paraphrase, a column that a WikiMIA may have, leaves its labels."""
     fields: tuple[str, ...] = ()
     """Names of fields: member=NAME, 1 for members and 0 for others (default: label
     beside input or snippet); document=NAME, the document that a text was cut from: its
@@ -54,7 +54,8 @@ class MembershipDesign(TextFlags, NamedFields):
     """Names of scores, separated by blanks or commas, or auto (one pass or two), or
     all. The first name decides (auto and all: min_k): choose it before you look.
     dc_pdd:FILE reads token frequencies from text files; neighbourhood:FOLDER takes
-    neighbours from a masked language model (default: edits of words)."""
+    neighbours from a masked model, or one that fills spans as T5 does, in torch
+    (default: edits of words)."""
     k: float = 20.0
     """Percentage of least likely tokens that the Min-K% family keeps."""
     reference: Any = None

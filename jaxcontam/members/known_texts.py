@@ -2,7 +2,7 @@
 
 Formats that are recognised by their fields, unless flags name others:
 
-    WikiMIA   input, label
+    WikiMIA   input, label; with a column `paraphrase`, --text names it
     BookMIA   snippet, label; the snippets of one book_id (or book) are a cluster
     others    texts as a whole where the caller allows it, as `load_benchmark` reads
               them, else text; a field `label` is often the class of a task there, and
@@ -74,6 +74,9 @@ N_SNIPPETS, SNIPPET_WORDS = 100, 512
 
 LABEL_FIELD = "label"
 """Field of a label in WikiMIA and BookMIA."""
+
+PARAPHRASE = "paraphrase"
+"""Field of a text in other words, beside that of the text."""
 
 _LABELLED_FIELDS = ("input", "snippet")
 _TEXT_FIELDS = (*_LABELLED_FIELDS, "text")
@@ -342,8 +345,9 @@ def load_labelled(
         whole_rows = may and text_field is None and not is_plain
         if not (whole_rows or is_plain):
             _check_text_field(text_field, rows, name)
-    # A template does not change whose rows they are.
-    known = text_field if template is None else _recognised(_TEXT_FIELDS, rows)
+    # Neither a template nor other words change whose rows they are.
+    is_own = template is None and text_field != PARAPHRASE
+    known = text_field if is_own else _recognised(_TEXT_FIELDS, rows)
     if not with_labels:
         label_field = None
     elif label_field is None and known in _LABELLED_FIELDS:

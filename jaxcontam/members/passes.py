@@ -36,7 +36,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.members.blind import fluency_of
 from jaxcontam.members.result import Scores
 from jaxcontam.members.score import Reading, ScoredText, ScoreMethod
-from jaxcontam.members.scores import corpus_logprobs
+from jaxcontam.members.scores import EDITS, corpus_logprobs
 from jaxcontam.models.checkpoint import Checkpoint
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.progress import Progress, progress_after
@@ -133,6 +133,7 @@ class Inputs:
         member_prefix: Texts that it did see; likewise.
         company: For each text that is scored another one of its own side.
         corpus_counts: (V,) int64, tokens of a corpus by id; see `token_frequencies`.
+        neighbours_by: What makes the neighbours, in a table's words.
     """
 
     reference: TextModel | None = None
@@ -141,6 +142,7 @@ class Inputs:
     company: tuple[str, ...] = ()
     corpus_counts: np.ndarray | None = None
     neighbours: Callable[[str, int, int], list[str]] = edited
+    neighbours_by: str = EDITS
     n_neighbours: int = 10
 
 

@@ -60,7 +60,7 @@ from jaxcontam.members.result import (
     TextScores,
 )
 from jaxcontam.members.score import Reading
-from jaxcontam.members.scores import token_frequencies
+from jaxcontam.members.scores import neighbourhood_by, token_frequencies
 from jaxcontam.processes import is_first
 from jaxcontam.progress import Progress, default_bar, progress_bar
 from jaxcontam.reports.archive import DAMAGED_ARRAY, TEXTS_NAME, texts_bytes, typed_rows
@@ -240,7 +240,7 @@ def membership(
         available.add("corpus")
         given["corpus_counts"] = corpus_counts
     if neighbours is not edited:
-        given["neighbours"] = neighbours
+        given |= {"neighbours": neighbours, "neighbours_by": "given neighbours"}
     chosen = choose(
         asked,
         run,
@@ -272,14 +272,17 @@ def inputs_of(
     """Inputs that flags name; token counts of a corpus are kept in a folder, if any."""
     if reference is not None:
         check_other(reference.model, model)
-    neighbours, counts_V = edited, None
+    found = Inputs(reference=reference)
     if asked.masked_lm is not None:
-        from jaxcontam.models.masked import MaskedModel
+        from jaxcontam.models.masked import load_neighbours
 
-        neighbours = MaskedModel.load(asked.masked_lm).replaced
+        maker = load_neighbours(asked.masked_lm)
+        made = {"neighbours": maker.replaced, "neighbours_by": maker.kind}
+        found = dataclasses.replace(found, **made)
     if asked.corpus:
         counts_V = _counted_tokens(asked.corpus, model, kept)
-    return Inputs(reference=reference, corpus_counts=counts_V, neighbours=neighbours)
+        found = dataclasses.replace(found, corpus_counts=counts_V)
+    return found
 
 
 def _counted_tokens(
@@ -336,7 +339,9 @@ def plan_membership(
     inputs: Inputs,
 ) -> MembershipPlan:
     """Fit the prefixes to the model's context, and leave their texts out."""
-    chosen = _fitted(run, chosen, model)
+    by = {"neighbourhood": neighbourhood_by(inputs.neighbours_by)}
+    methods = tuple(by.get(method.name, method) for method in chosen.methods)
+    chosen = _fitted(run, dataclasses.replace(chosen, methods=methods), model)
     left_out_N = left_out(run, chosen.shown)
     check_sides(run, left_out_N)
     prefixes: dict[str, Any] = {

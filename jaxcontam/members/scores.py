@@ -45,6 +45,9 @@ MOST_ENTROPY = 2.0
 BOUND = 0.01
 """Most that one token may count; the default of the authors' code."""
 
+EDITS, SPANS = "edits of words", "filled spans"
+"""Kinds of neighbours: those without a model, and those that DetectGPT divides."""
+
 # Documents that are tokenised at once; the tokenizer spreads them over cores.
 _BATCH = 256
 
@@ -119,18 +122,35 @@ def neighbourhood(text: ScoredText) -> float:
     return float((text.mean_logprob - text.rewrite("neighbours")).mean())
 
 
-NEIGHBOURHOOD = ScoreMethod(
-    name="neighbourhood",
-    score=neighbourhood,
-    reads=("neighbours",),
-    needs="log-probabilities; neighbours are better of a masked model "
-    "(neighbourhood:FOLDER)",
-    cost="1 pass, and 1 for each neighbour",
-    finds="texts known word for word",
-    source="Mattern et al. 2023, arXiv:2305.18462",
-    departure="without a masked model neighbours are edits of words and characters, "
-    "which are worse texts, so edits cost members and non-members alike",
-)
+def neighbourhood_z(text: ScoredText) -> float:
+    """`neighbourhood` over the standard deviation of the neighbours, as DetectGPT's.
+
+    Neighbours that are all equally likely have none: it then counts as 1.
+    """
+    gaps_R = text.mean_logprob - text.rewrite("neighbours")
+    return float(gaps_R.mean() / (gaps_R.std() if np.ptp(gaps_R) > 0 else 1.0))
+
+
+def neighbourhood_by(neighbours: str) -> ScoreMethod:
+    """The score with neighbours of a kind, which tables name beside it."""
+    is_z = neighbours == SPANS
+    return ScoreMethod(
+        name="neighbourhood",
+        score=neighbourhood_z if is_z else neighbourhood,
+        reads=("neighbours",),
+        setting=f"{neighbours}, over their deviation" if is_z else neighbours,
+        needs="log-probabilities; neighbours are better of a masked model, or of one "
+        "that fills spans (neighbourhood:FOLDER)",
+        cost="1 pass, and 1 for each neighbour",
+        finds="texts known word for word",
+        source="Mattern et al. 2023, arXiv:2305.18462; filled spans: Mitchell et al. "
+        "2023, arXiv:2301.11305",
+        departure="without such a model neighbours are edits of words and characters, "
+        "which are worse texts, so edits cost members and non-members alike",
+    )
+
+
+NEIGHBOURHOOD = neighbourhood_by(EDITS)
 
 
 def reference(text: ScoredText) -> float:

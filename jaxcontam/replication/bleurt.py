@@ -7,8 +7,9 @@ Dimension key
 """
 
 import dataclasses
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,14 @@ from tokenizers import Tokenizer
 from jaxcontam.data.files import read_json_object
 from jaxcontam.data.model_files import check_tensor_names, check_tokenizer_files
 from jaxcontam.errors import InputError, first_line, unknown_name
-from jaxcontam.models.checkpoint import Checkpoint, quiet_transformers
+from jaxcontam.models.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    quiet_transformers,
+    read_fast_tokenizer,
+)
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.hub import fingerprint_files, need_torch
+from jaxcontam.models.hub import fingerprint_files, model_directory, need_torch
 from jaxcontam.models.weights import weight_files
 from jaxcontam.replication.overlap import Measure
 from jaxcontam.scoring.local import default_batch_tokens
@@ -43,6 +49,9 @@ _IGNORED = re.compile(r".*(position_ids|token_type_ids)")
 _BLEURT_20 = (32, 1152)
 # Tokens of a batch, padding included.
 _BATCH_TOKENS = 2048
+_ENCODERS = ("bert", "roberta")
+# Of SimCSE's tool: texts at once, and tokens of each.
+_SENTENCES, _SENTENCE_TOKENS = 64, 128
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -255,8 +264,80 @@ def _read_tokenizer(directory: Path) -> tuple[Tokenizer, int]:
     return tokenizer, limit
 
 
-def embedding_measure(checkpoint: Checkpoint) -> Measure:
-    """Cosine of the mean hidden states of a model; 0 where a text has no tokens.
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Embedder:
+    """A model that gives texts unit vectors: (N) texts -> (N, D) float32."""
+
+    name: str
+    fingerprint: str
+    embed: Callable[[Sequence[str]], np.ndarray]
+
+
+def open_embedder(model: str) -> Embedder:
+    """Open an encoder of sentences, such as SimCSE, in torch; else a decoder."""
+    folder = model_directory(model)
+    config = folder / "config.json"
+    fields = read_json_object(config) if config.is_file() else {}
+    if fields.get("model_type") in _ENCODERS:
+        # Theirs looks at the name of the model as well.
+        return _sentence_encoder(folder, before_pooler="unsup" in model)
+    checkpoint = load_checkpoint(model)
+    embed = functools.partial(text_embeddings, checkpoint)
+    return Embedder(checkpoint.name, checkpoint.fingerprint, embed)
+
+
+def _sentence_encoder(folder: Path, *, before_pooler: bool) -> Embedder:
+    """Vectors of the first token, as SimCSE's tool takes them.
+
+    Source:
+        Gao et al., arXiv:2104.08821, and their `simcse/tool.py`: 128 tokens of a text;
+        the pooler's output, but for unsupervised models the state before it. A
+        checkpoint without a pooler is read as these.
+    """
+    need_torch("an encoder of sentences")
+    check_tokenizer_files(folder)
+    quiet_transformers()
+    import torch
+    from transformers import AutoModel
+
+    files = weight_files(folder)
+    for path in files:
+        check_tensor_names(path)
+    try:
+        model, found = AutoModel.from_pretrained(
+            folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+        )
+    # transformers raises many types for a folder that makes no model.
+    except Exception as e:
+        raise InputError(
+            f"{folder}: cannot load the encoder ({type(e).__name__}: {first_line(e)})"
+        ) from e
+    before_pooler |= any("pooler" in name for name in found["missing_keys"])
+    tokenizer = read_fast_tokenizer(folder)
+    model = model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+
+    def embed(texts: Sequence[str]) -> np.ndarray:
+        parts = [np.zeros((0, model.config.hidden_size), np.float32)]
+        for start in range(0, len(texts), _SENTENCES):
+            some = list(texts[start : start + _SENTENCES])
+            limit = {"truncation": True, "max_length": _SENTENCE_TOKENS}
+            given = tokenizer(some, padding=True, return_tensors="pt", **limit)
+            with torch.no_grad():
+                read = model(**given.to(model.device))
+            vectors_BD = read.last_hidden_state[:, 0]
+            vectors_BD = vectors_BD if before_pooler else read.pooler_output
+            vectors_BD = torch.nn.functional.normalize(vectors_BD, dim=1)
+            parts.append(vectors_BD.cpu().numpy())
+        return np.concatenate(parts)
+
+    state = fingerprint_files(
+        [folder / "config.json", *files], tokenizer.backend_tokenizer.to_str()
+    )
+    return Embedder(printable(folder.resolve().name), state, embed)
+
+
+def embedding_measure(embedder: Embedder) -> Measure:
+    """Cosine of the vectors of two texts; 0 where a text has no tokens.
 
     Those of a plain language model are high for any two texts of one language; what
     counts is how much higher they are with the guided instruction.
@@ -267,18 +348,18 @@ def embedding_measure(checkpoint: Checkpoint) -> Measure:
             return np.zeros(0)
         # A reference stands in two pairs, one an instruction: it is read once.
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-        vectors_ND = text_embeddings(checkpoint, texts).astype(np.float64)
+        vectors_ND = embedder.embed(texts).astype(np.float64)
         place = {text: i for i, text in enumerate(texts)}
         sides = zip(*pairs, strict=True)
         firsts, seconds = ([place[text] for text in side] for side in sides)
         return np.sum(vectors_ND[firsts] * vectors_ND[seconds], axis=1)
 
-    digest = checkpoint.fingerprint.removeprefix("sha256:")[:12]
+    digest = embedder.fingerprint.removeprefix("sha256:")[:12]
     return Measure(
         name="embedding",
         whole_when_inside=True,
         score=scores,
-        note=f"The embedding cosine is measured by {checkpoint.name} {digest}",
+        note=f"The embedding cosine is measured by {embedder.name} {digest}",
     )
 
 
@@ -294,7 +375,7 @@ def text_embeddings(checkpoint: Checkpoint, texts: Sequence[str]) -> np.ndarray:
 
     Source:
         Mean pooling as in Reimers and Gurevych, arXiv:1908.10084, of a decoder that was
-        not trained for it. Shi et al., arXiv:2310.16789, take SimCSE, an encoder.
+        not trained for it.
     """
     config = checkpoint.config
     tokenizer = checkpoint.tokenizer

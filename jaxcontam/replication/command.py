@@ -26,11 +26,11 @@ from jaxcontam.replication.page import (
     replication_words,
 )
 from jaxcontam.replication.recorded import (
+    SHEET_NAME,
     is_filled,
+    kept_sheet,
     read_recorded,
-    read_sheet,
     recorded_partition,
-    sheet_text,
 )
 from jaxcontam.replication.run import (
     ReplicationAnalysis,
@@ -46,7 +46,7 @@ from jaxcontam.reports.flags import (
     flags_of,
 )
 from jaxcontam.reports.report import Stopwatch
-from jaxcontam.reports.report_files import make_folder, replace_bytes
+from jaxcontam.reports.report_files import make_folder
 from jaxcontam.scoring.api.address import PREFIX, Body, parse_api
 from jaxcontam.scoring.api.budget import Spending, estimate
 from jaxcontam.scoring.api.chat import N_RANDOM, PATH, answer_seed, chat_body
@@ -64,9 +64,6 @@ _bar = functools.partial(progress_bar, unit="answers/s")
 
 JOURNAL_NAME = "requests.jsonl"
 """Finished answers under `--out`, from which a rerun resumes."""
-
-SHEET_NAME = "annotate.csv"
-"""Blind sheet under `--out` for people's labels."""
 
 
 def replicate(command: Replicate) -> int:
@@ -232,20 +229,8 @@ def _planned(
 def write_sheet(analysis: ReplicationAnalysis, out: Path) -> None:
     """Write the blind sheet; one that somebody may have filled in is never replaced."""
     arm = analysis.partition.arm
-    texts, seed = (arm.instances, arm.guided), analysis.seed
-    number, sheet = 1, out / SHEET_NAME
-    while sheet.exists():
-        try:
-            if not is_filled(sheet):
-                break
-            read_sheet(sheet, *texts, seed=seed)
-            return
-        except InputError:
-            # No sheet, or that of another run: what people wrote there stays.
-            number += 1
-            sheet = out / f"annotate-{number}.csv"
-    replace_bytes(sheet, sheet_text(*texts, seed=seed).encode())
-    if number > 1:
+    sheet = kept_sheet(arm.instances, arm.guided, seed=analysis.seed, out=out)
+    if sheet.name != SHEET_NAME:
         Terminal(stderr=True).say(
             f"{out / SHEET_NAME} is not a sheet of this run and was left unchanged; "
             f"the sheet of this run is {sheet}"

@@ -67,6 +67,7 @@ from jaxcontam.reports.archive import ASKED, TEXTS_NAME, read_text_rows, typed_r
 from jaxcontam.reports.page import Page
 from jaxcontam.reports.recompute import Rebuilt, Row, kind_of_texts
 from jaxcontam.reports.report import Report
+from jaxcontam.reports.report_files import replace_bytes
 from jaxcontam.scoring.completer import Completion
 from jaxcontam.terminal_text import cell_text, printable
 
@@ -307,6 +308,9 @@ def _label(record: Record, column: str) -> Judgement | None:
     return label
 
 
+SHEET_NAME = "annotate.csv"
+"""Blind sheet in a run's folder for people's labels."""
+
 ANNOTATORS = ("label_1", "label_2")
 """Columns to fill in, one per person; the second may stay empty."""
 
@@ -315,6 +319,33 @@ _COLUMNS = ("id", *_TEXTS, *ANNOTATORS)
 # Spreadsheets take a file without it for one of an older encoding than UTF-8.
 _MARK = "\ufeff"
 _HINT = "fill in exact, near or no; leave a cell empty to skip it"
+
+
+def kept_sheet(
+    instances: Sequence[Instance],
+    guided: Sequence[Completion],
+    *,
+    seed: int,
+    out: Path,
+) -> Path:
+    """Write the blind sheet to a folder; returns where it is.
+
+    One that somebody may have filled in is never replaced: that of this run stays, and
+    beside that of another run the next number is taken.
+    """
+    number, sheet = 1, out / SHEET_NAME
+    while sheet.exists():
+        try:
+            if not is_filled(sheet):
+                break
+            read_sheet(sheet, instances, guided, seed=seed)
+            return sheet
+        except InputError:
+            # No sheet, or that of another run: what people wrote there stays.
+            number += 1
+            sheet = out / f"annotate-{number}.csv"
+    replace_bytes(sheet, sheet_text(instances, guided, seed=seed).encode())
+    return sheet
 
 
 def sheet_text(

@@ -169,10 +169,9 @@ def measures_of(design: ReplicationDesign) -> list[Measure]:
 
         found.append(Bleurt.load(Path(folder)).measure)
     if model := design.settings.get(EMBEDDING):
-        from jaxcontam.models.checkpoint import load_checkpoint
-        from jaxcontam.replication.bleurt import embedding_measure
+        from jaxcontam.replication.bleurt import embedding_measure, open_embedder
 
-        found.append(embedding_measure(load_checkpoint(model)))
+        found.append(embedding_measure(open_embedder(model)))
     return found
 
 

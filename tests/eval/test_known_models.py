@@ -12,7 +12,14 @@ from eval.canaries.tables import CANARIES
 from eval.known_models import KnownModels, read_table
 from eval.study import exit_code
 from jaxcontam.stats.roc import auc_delong
-from tests.support.known_mirror import COUNTS, HUBBLE, PLANTED, PYTHIA, ROWS
+from tests.support.known_mirror import (
+    COUNTS,
+    HUBBLE,
+    PLANTED,
+    PYTHIA,
+    ROWS,
+    SMALLER,
+)
 from tests.support.membership_model import MEMBERS, OTHERS
 
 pytestmark = pytest.mark.unoptimised
@@ -83,6 +90,37 @@ def test_texts_of_both_sides_are_ranked_and_members_by_their_copies(found, mirro
     assert unseen["verdict"] != "members rank higher" and unseen["copies"] == {}
 
 
+def test_each_score_stands_beside_the_papers_with_what_made_its_neighbours(
+    found, mirror, study
+):
+    """A reference that read the same data is one of the scores."""
+    own = found[PYTHIA, "hf:swj0419/WikiMIA:WikiMIA_length128"]
+    texts = {"members": MEMBERS, "nonmembers": OTHERS}
+    asked = {"scores": [*own["published_scores"]], "reference": str(mirror / SMALLER)}
+    result = jaxcontam.membership(str(mirror / PYTHIA), **asked, **texts)
+    assert own["ours"] == result.auc["min_k"]
+    assert own["scores"] == {
+        f"{one.method} {one.setting}".strip(): [one.auc, one.operating_points[0].tpr]
+        for one in result.results
+    }
+    assert {"neighbourhood edits of words", "reference"} <= {*own["scores"]}
+    table = (study("known_models").out / "known_models.md").read_text()
+    assert "| min_k k=20% |  | .67, 13.7% | 1.00, 100.0% |" in table
+
+
+def test_table_has_both_settings_of_five_models_and_all_six_scores_of_shi_et_al():
+    rows = [row for row in TABLE if row.published_scores]
+    assert len(rows) == 10 and len({row.model for row in rows}) == 5
+    paraphrased = [row for row in rows if row.set.endswith("_paraphrased")]
+    # Averages that the paper states of table 1, to two decimals.
+    stated = {"min_k": 0.72, "loss": 0.67, "zlib": 0.65, "lowercase": 0.61}
+    stated |= {"reference": 0.66, "neighbourhood": 0.65}
+    for score, mean in stated.items():
+        figures = [float(row.published_scores[score].split(",")[0]) for row in rows]
+        assert np.mean(figures) == pytest.approx(mean, abs=0.006)
+    assert len(paraphrased) == 5
+
+
 @pytest.mark.parametrize(
     ("copies", "expected", "verdict", "word"),
     [
@@ -105,7 +143,7 @@ def test_what_cannot_be_had_is_told_once_and_the_others_go_on(
     mirror, few, tmp_path, capsys
 ):
     half = tmp_path / "half"
-    for name in (PYTHIA, "swj0419", "contam-1.4b", PLANTED):
+    for name in (PYTHIA, SMALLER, "swj0419", "contam-1.4b", PLANTED):
         shutil.copytree(mirror / name, half / name)
     weights = half / PLANTED / "model.safetensors"
     weights.rename(weights.with_name("pytorch_model.bin"))

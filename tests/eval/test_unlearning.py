@@ -1,5 +1,7 @@
 """`python -m eval.unlearning` on a tiny model that was tuned to forget half a file."""
 
+import csv
+import io
 import re
 
 import numpy as np
@@ -7,9 +9,13 @@ import pytest
 
 from eval.unlearning import (
     _GRADE,
+    Sampled,
+    Text,
     Unlearning,
+    _people,
     draw_arms,
     is_suspicious,
+    likeness,
     read_chunks,
     score_ratios,
 )
@@ -45,10 +51,37 @@ def test_the_unlearned_model_writes_what_it_still_knows(study):
     assert -1 <= cosine["selected"][0] <= 1 + 1e-6
     assert judge["selected"][0] == judge["best"] == 4.0
     assert judge["close"] == 1.0
+    assert "row-" in (study("unlearning").out / "annotate.csv").read_text()
     # A judge is asked once a sample, never about other truths.
     assert judge["above_elsewhere"] == [None, None, None]
     assert "samples" not in found["texts"][-1]
     assert re.fullmatch(r"unlearning-2@[0-9a-f]{12}", found["judge_prompt"])
+
+
+def test_people_check_one_answer_of_each_question_and_a_rerun_reads_it(tmp_path):
+    texts = [Text("q", f"What is {w}?", f"Question: {w}?\nAnswer:", w) for w in "abcd"]
+    samples = {0: ("a", "x"), 1: ("y", "b"), 3: ("z", "z")}
+    sampled = Sampled([0, 3], [1], samples, dict.fromkeys(samples, "-"))
+    config = Unlearning(original="a", unlearned="b", questions="q", out=tmp_path)
+    assert _people(texts, sampled, config) is None
+    sheet = tmp_path / "annotate.csv"
+    rows = list(csv.DictReader(io.StringIO(sheet.read_text("utf-8-sig"))))
+    shown = {(row["reference"], row["candidate"]) for row in rows}
+    wanted = {
+        (f"Question: {'abcd'[i]}?\nAnswer: {'abcd'[i]}", samples[i][0]) for i in samples
+    }
+    assert shown == wanted
+    for row in rows:
+        row["label_1"] = {"a": "near", "y": "no", "z": ""}[row["candidate"]]
+    with sheet.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    people = _people(texts, sampled, config)
+    assert [people(i, i) for i in (0, 1)] == [[1.0], [0.0]]
+    assert np.isnan([*people(3, 3), *people(0, 1)]).all()
+    found = likeness(sampled, people, seed=0)
+    assert (found["selected"][0], found["unselected"][0]) == (1.0, 0.0)
 
 
 def test_ratios_of_certain_models_are_defined():

@@ -65,6 +65,17 @@ def test_wikimia_is_known_by_its_fields(tmp_path, write, suffix):
     assert len(texts) == len(texts.rows) == 3
 
 
+def test_a_column_of_paraphrases_has_the_labels_of_its_texts(tmp_path):
+    rows = [{**row, "paraphrase": row["input"].upper()} for row in WIKIMIA]
+    path = write_lines(tmp_path / "WikiMIA_length32.jsonl", rows)
+    assert load_labelled(path).texts == tuple(row["input"] for row in WIKIMIA)
+    other = load_labelled(path, text_field="paraphrase", length=2)
+    assert other.texts == ("THE CUP", "THE RACE", "")
+    assert other.labels == (True, False, True)
+    # Any other field is one of which nothing is known.
+    assert load_labelled(path, text_field="label").labels is None
+
+
 def test_snippets_of_one_book_are_a_cluster_and_flags_name_other_fields(tmp_path):
     path = write_lines(tmp_path / "BookMIA.jsonl", BOOKMIA)
     plain, filled, other = (

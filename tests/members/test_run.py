@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
 from jaxcontam.members.known_texts import MEMBER, NONMEMBER
 from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.models.masked import SpanModel
 from jaxcontam.reports.archive import read_text_rows
 from jaxcontam.stats.proportions import wilson_interval
 from tests.support.labelled_rows import write_lines
@@ -323,6 +325,35 @@ def test_flags_are_keywords_and_counts_of_a_corpus_are_kept(model, files, tmp_pa
         jaxcontam.membership(model, path, textfield="q")
     with pytest.raises(InputError, match="needs members and non-members"):
         jaxcontam.membership(model, files / "seen.txt", sweep_k=True)
+
+
+def test_a_table_says_what_made_the_neighbours(model, files, tmp_path, monkeypatch):
+    def replaced(text, n, seed):
+        return [f"{text} {word}" for word in ("beno", "ka", "la")]
+
+    def setting(document):
+        (row,) = document["results"]
+        return row["setting"]
+
+    maker = types.SimpleNamespace(replaced=replaced, kind=SpanModel.kind)
+    monkeypatch.setattr("jaxcontam.models.masked.load_neighbours", lambda _: maker)
+    given = {"members": files / "seen.txt", "nonmembers": files / "unseen.txt"}
+    words = (model, *(w for name, path in given.items() for w in (f"--{name}", path)))
+    for folder, score, by in (
+        ("a", "neighbourhood", "edits of words"),
+        ("b", f"neighbourhood:{tmp_path}", "filled spans, over their deviation"),
+    ):
+        said = run(*words, "--scores", score, "--out", tmp_path / folder)
+        assert f"\n  {by}" in said
+        assert setting(read(tmp_path / folder)) == by
+        page = (tmp_path / folder / "report.html").read_text()
+        assert f">neighbourhood {by}<" in page
+    asked = {"scores": "neighbourhood", "neighbours": replaced}
+    plain = jaxcontam.membership(model, **asked, **given)
+    assert plain.results[0].setting == "given neighbours"
+    # Over a deviation of theirs.
+    z = read_text_rows(tmp_path / "b")[0]["scores"]["neighbourhood"]
+    assert z / plain.rows[0]["scores"]["neighbourhood"] not in (0, 1)
 
 
 def test_a_second_look_has_a_folder_of_its_own_and_is_counted(

@@ -17,6 +17,7 @@ from jaxcontam.members.score import ScoredText
 from jaxcontam.members.scores import (
     MIN_K,
     SCORES,
+    SPANS,
     corpus_logprobs,
     gap_k,
     min_k,
@@ -24,6 +25,7 @@ from jaxcontam.members.scores import (
     min_k_pp,
     min_k_pp_at,
     n_lowest,
+    neighbourhood_by,
     score_method,
     surp,
     token_frequencies,
@@ -128,6 +130,16 @@ def test_every_score_is_its_formula_on_random_logits(method, T):
         case = drawn(T, seed)
         expected = plain_scores(*case)[method.name]
         np.testing.assert_allclose(method.score(case[0]), expected, **CLOSE)
+
+
+def test_filled_spans_are_compared_in_their_standard_deviations():
+    """As `run_perturbation_experiment` of DetectGPT's code does by its criterion z."""
+    text, row = drawn(9)[0], neighbourhood_by(SPANS)
+    lls = REWRITES["neighbours"]
+    expected = (text.mean_logprob - np.mean(lls)) / np.std(lls)
+    assert row.score(text) == pytest.approx(expected, rel=1e-12)
+    alike = dataclasses.replace(text, rewrites={"neighbours": np.full(3, -0.1)})
+    assert row.score(alike) == pytest.approx(text.mean_logprob + 0.1, rel=1e-12)
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.3, 0.55, 1.0])

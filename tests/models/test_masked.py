@@ -1,12 +1,13 @@
-"""Replacements by a masked model: one token each, never the original one."""
+"""Replacements by a masked model, one token each; and by one that fills spans."""
 
+import shutil
 import sys
 import types
 
 import pytest
 
 from jaxcontam.errors import InputError
-from jaxcontam.models.masked import MaskedModel
+from jaxcontam.models.masked import MaskedModel, SpanModel, load_neighbours
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "on", "mat", "hat", "big", "##s", "##ly"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -43,7 +44,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def masked(folder):
-    return MaskedModel.load(folder)
+    return load_neighbours(folder)
 
 
 def parts(text):
@@ -100,6 +101,81 @@ def test_more_neighbours_than_places_take_the_next_best_token(masked):
         masked.replaced("", 1, 0)
 
 
+SIGNS = [f"<extra_id_{i}>" for i in range(12)]
+
+
+@pytest.fixture(scope="module")
+def spans(tmp_path_factory):
+    """A random T5 of one layer, as a folder, and the model of it."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import (
+        PreTrainedTokenizerFast,
+        T5Config,
+        T5ForConditionalGeneration,
+    )
+
+    names = ["<pad>", "</s>", "<unk>", *WORDS[:9], *SIGNS]
+    words = {word: i for i, word in enumerate(names)}
+    made = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    path = tmp_path_factory.mktemp("spans")
+    special = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    PreTrainedTokenizerFast(
+        tokenizer_object=made, extra_special_tokens=SIGNS, **special
+    ).save_pretrained(path)
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    config = T5Config(vocab_size=len(words), decoder_start_token_id=0, **sizes)
+    T5ForConditionalGeneration(config).save_pretrained(path)
+    return path, load_neighbours(path)
+
+
+def test_filled_spans_of_two_words_change_and_all_else_stays(spans):
+    _, model = spans
+    assert isinstance(model, SpanModel)
+    # Words that the tokenizer does not know come back as they are, and line ends too.
+    text = "\n".join(" ".join(f"{w}{i}" for w in "abcdefgh") for i in range(4))
+    found = model.replaced(text, 5, 0)
+    assert len(set(found)) == 5 and text not in found
+    for other in found:
+        given = iter(other.split())
+        # 30 % of 32 words in spans of two between two others: two spans.
+        kept = [word for word in text.split() if word in other.split()]
+        assert 28 <= len(kept) < 32 and all(word in given for word in kept)
+        assert set(other.split()) - {*kept} <= {*WORDS}
+    assert model.replaced(text, 5, 0) == found != model.replaced(text, 5, 1)
+    assert model.replaced(" ", 2, 0) == ["  "] * 2
+
+
+def test_a_fill_stands_between_its_sign_and_the_next_special_token(spans):
+    _, model = spans
+    ids = model.tokenizer.convert_tokens_to_ids
+    words = "<pad> <extra_id_0> cat sat <extra_id_2> <extra_id_1> dog </s> ran"
+    assert model._fills(ids(words.split())) == {0: "cat sat", 1: "dog", 2: ""}
+    assert model._fills(ids(["<extra_id_0>", "cat"])) == {}
+
+
+def test_what_fills_no_span_is_refused_in_one_line(spans, folder, tmp_path):
+    path, model = spans
+
+    class Silent:
+        device = model.model.device
+
+        def generate(self, input_ids, **_):
+            return input_ids[:, :1] * 0
+
+    silent = SpanModel("x", Silent(), model.tokenizer, model.signs)
+    with pytest.raises(InputError, match=r"^x: fills no span of a text \(10 tries\)$"):
+        silent.replaced("the cat sat", 2, 0)
+    # The tokenizer of a masked model has no signs for spans.
+    shutil.copytree(path, tmp_path / "t5")
+    for file in folder.glob("tokenizer*"):
+        shutil.copy(file, tmp_path / "t5")
+    with pytest.raises(InputError, match=r"^t5: its tokenizer has no <extra_id_0>"):
+        load_neighbours(tmp_path / "t5")
+
+
 class LastIsLikeliest:
     """A masked model whose likeliest token is the last of its words."""
 
@@ -143,7 +219,7 @@ def test_a_replaced_word_keeps_the_space_before_it(kind):
 def test_what_is_no_masked_model_is_refused_in_one_line(folder, tmp_path, monkeypatch):
     for _ in range(2):
         with pytest.raises(InputError, match="cannot load a masked model") as caught:
-            MaskedModel.load(tmp_path)
+            load_neighbours(tmp_path)
         assert "\n" not in str(caught.value)
         # A pickle is not opened, not even where there is nothing else.
         for file in folder.iterdir():
@@ -152,5 +228,5 @@ def test_what_is_no_masked_model_is_refused_in_one_line(folder, tmp_path, monkey
         (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match="a masked model needs torch") as caught:
-        MaskedModel.load(folder)
+        load_neighbours(folder)
     assert "pip install 'torch" in caught.value.hint

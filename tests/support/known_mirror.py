@@ -17,6 +17,7 @@ from tests.support.membership_model import (
 PLANTED = "yonatano/Contam-1.4b-dupcount-higher"
 HUBBLE = "allegrolab/hubble-1b-100b_toks-perturbed-hf"
 PYTHIA = "EleutherAI/pythia-2.8b"
+SMALLER = "EleutherAI/pythia-70m"
 COUNTS = (1, 4, 16, 64, 256)
 
 
@@ -28,7 +29,7 @@ ROWS = [
     *rows_of(PLANTED, "mnli", "pubmedqa"),
     *rows_of(HUBBLE, "testset_munch"),
     *rows_of(HUBBLE.replace("perturbed", "standard"), "testset_munch"),
-    *rows_of(PYTHIA, "WikiMIA"),
+    *rows_of(PYTHIA, "WikiMIA:WikiMIA_length128"),
 ]
 
 
@@ -41,8 +42,8 @@ def write_mirror(folder):
     """Models that know MEMBERS by heart, one that knows nothing, and their sets."""
     for name in (PLANTED, HUBBLE, PYTHIA):
         save_overfitted(folder / name)
-    standard = folder / HUBBLE.replace("perturbed", "standard")
-    save_checkpoint(fresh_decoder(), fast_tokenizer(), standard)
+    for name in (HUBBLE.replace("perturbed", "standard"), SMALLER):
+        save_checkpoint(fresh_decoder(), fast_tokenizer(), folder / name)
     hubble = folder / "allegrolab/testset_munch/data"
     counts = [COUNTS[i % len(COUNTS)] for i in range(len(MEMBERS))]
     for split, texts, copies in (
@@ -57,7 +58,7 @@ def write_mirror(folder):
         write_rows(folder / row.set, [{"question": text} for text in texts])
     labelled = [(text, 1) for text in MEMBERS] + [(text, 0) for text in OTHERS]
     write_rows(
-        folder / "swj0419/WikiMIA/data/WikiMIA_length32.jsonl",
+        folder / "swj0419/WikiMIA/data/WikiMIA_length128.jsonl",
         [{"input": text, "label": label} for text, label in labelled],
     )
     return folder
