@@ -35,6 +35,7 @@ from jaxcontam.reports.numbers import shown_or_dash
 from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
     DIFFERENCE_LEVEL,
+    QUIET,
     REFERENCE_LEVEL,
     REFERENCE_SHARE,
     SHARE_LEVEL,
@@ -58,7 +59,7 @@ _MEMORY_P = np.where(_RIGHT_P > _LEFT_P, 1 / np.maximum(1, _RIGHT_P - _LEFT_P), 
 _REFERENCES = (
     *((share, share) for share in (1.0, 0.7, 0.5, 0.3, 0.1)),
     *((share, 1.0) for share in (0.7, 0.5, 0.3, 0.1)),
-    (1.0, 2.0),
+    *((1.0, noise) for noise in (1.25, 1.5, 2.0)),
 )
 # (Strata, standard errors that the model gains, about).
 _FORETOLD = ((37, 3), (37, 5), (125, 3), (500, 3), (500, 5))
@@ -249,7 +250,9 @@ def _totals(model_FKP: np.ndarray, reference_FKP: np.ndarray) -> np.ndarray:
     both_F = found_F & below_F
     accused_F = both_F & (np.abs(_direction(reference_FKP)) < norm.isf(REFERENCE_LEVEL))
     difference_F = _direction(model_FKP - scaled_FKP)
-    accused_F &= difference_F > norm.isf(DIFFERENCE_LEVEL)
+    is_quiet_F = _error(scaled_FKP) <= QUIET * _error(model_FKP)
+    level_F = np.where(is_quiet_F, DIFFERENCE_LEVEL, CONTAMINATED_LEVEL)
+    accused_F &= difference_F > norm.isf(level_F)
     counts = [one_F.sum() for one_F in (found_F, below_F, both_F, accused_F)]
     return np.array([z_F.sum(), *counts])
 
@@ -258,7 +261,12 @@ def _direction(pairs_FKP: np.ndarray) -> np.ndarray:
     """(F,) standardised statistics."""
     sums_FKM = pairs_FKP @ _sums_PM()
     gained_F = (sums_FKM[..., 0] - sums_FKM.mean(axis=-1)).sum(axis=1)
-    return gained_F / np.sqrt(sums_FKM.var(axis=-1).sum(axis=1))
+    return gained_F / _error(pairs_FKP)
+
+
+def _error(pairs_FKP: np.ndarray) -> np.ndarray:
+    """(F,) standard deviations of statistics under reversals."""
+    return np.sqrt((pairs_FKP @ _sums_PM()).var(axis=-1).sum(axis=1))
 
 
 @functools.cache

@@ -24,6 +24,8 @@ Bar = Callable[[str], AbstractContextManager[Progress]]
 """Gives the progress of a title while a block runs."""
 
 _SECONDS_A_LINE = 10.0
+# What is over sooner, or refused, is not told.
+_SECONDS_BEFORE_THE_FIRST = 0.5
 # A rate is that of so many lines: a batch may take longer than one.
 _LINES_A_RATE = 3
 # Bytes of a file of numbers that takes seconds.
@@ -66,7 +68,7 @@ class _Log:
     """Lines of a log about one block: its title, the time, and how far it is."""
 
     def __init__(self, title: str, unit: str):
-        self._title, self._unit = title, unit
+        self.title, self._unit = title, unit
         self._done, self._total = 0, 0
         self._start = time.monotonic()
         self._points = collections.deque([(self._start, 0)], maxlen=_LINES_A_RATE)
@@ -77,13 +79,13 @@ class _Log:
 
     def rename(self, title: str) -> None:
         """Note what the block does now."""
-        self._title = title
+        self.title = title
 
     def line(self) -> str:
         """What there is to say now."""
         now = time.monotonic()
         if not self._total:
-            return f"{self._title}: {now - self._start:.0f} s"
+            return f"{self.title}: {now - self._start:.0f} s"
         # Of the last lines: what came from a store before says nothing of now.
         then, done_then = self._points[0]
         self._points.append((now, self._done))
@@ -92,20 +94,24 @@ class _Log:
         if rate:
             left = f"{(self._total - self._done) / rate / 60:.0f} min left"
         share = self._done / self._total
-        return f"{self._title}: {share:.0%}, {rate:,.0f} {self._unit}, {left}"
+        return f"{self.title}: {share:.0%}, {rate:,.0f} {self._unit}, {left}"
 
 
 @contextlib.contextmanager
 def _log(title: str, console: Terminal, unit: str = "") -> Iterator[_Log]:
-    """Say at once what begins, and every few seconds how far it is."""
-    console.say(title)
+    """Say almost at once what begins, and every few seconds how far it is."""
     log, over = _Log(title, unit), threading.Event()
 
     def tell() -> None:
         # What nobody reads any more is of no use; the block meets it, too.
         with contextlib.suppress(OSError, ValueError):
-            while not over.wait(_SECONDS_A_LINE):
+            if over.wait(_SECONDS_BEFORE_THE_FIRST):
+                return
+            console.say(log.title)
+            pause = _SECONDS_A_LINE - _SECONDS_BEFORE_THE_FIRST
+            while not over.wait(pause):
                 console.say(log.line())
+                pause = _SECONDS_A_LINE
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()

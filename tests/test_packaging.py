@@ -132,7 +132,7 @@ def test_package_imports_nothing_heavy_and_an_audit_few_modules():
     assert {"jax", "transformers", "torch", "matplotlib"}.isdisjoint(audit)
     # What must be read to follow an audit; functions import what they alone need.
     own = [name for name in audit if name.partition(".")[0] == "jaxcontam"]
-    assert len(own) <= 85
+    assert len(own) <= 90
 
 
 def test_imports_point_one_way_and_no_room_imports_another():

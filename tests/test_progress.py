@@ -8,10 +8,10 @@ from jaxcontam import progress
 
 
 class Clock:
-    """Time that passes where a thread waits, which tells `minute` by `minute`."""
+    """Time that passes where a thread waits, while an update is made."""
 
     def __init__(self, monkeypatch):
-        self.now, self.over, self.tell = 0.0, True, None
+        self.now, self.tell, self.updates = 0.0, None, []
         monkeypatch.setattr(progress, "time", self)
         monkeypatch.setattr(progress, "threading", self)
 
@@ -26,15 +26,22 @@ class Clock:
         return self
 
     def wait(self, seconds):
-        self.over = not self.over
-        self.now += 0 if self.over else seconds
-        return self.over
+        if not self.updates:
+            return True
+        self.now += seconds
+        self.updates.pop(0)()
+        return False
 
     def start(self): ...
 
     def set(self): ...
 
     def join(self): ...
+
+    def passes(self, *updates):
+        """The block begins, then an update is made before each line."""
+        self.updates = [lambda: None, *updates]
+        self.tell()
 
 
 @pytest.mark.parametrize(
@@ -53,12 +60,10 @@ def test_a_log_says_what_begins_at_once_and_how_far_it_is_every_ten_seconds(
 ):
     clock = Clock(monkeypatch)
     with progress.progress_bar("scoring") as update:
-        assert capsys.readouterr().err == "scoring\n"
-        for done in counts:
-            if done is not None:
-                update(done, 2400)
-            clock.tell()
-    said = capsys.readouterr().err.splitlines()
+        made = [lambda n=n: n is not None and update(n, 2400) for n in counts]
+        clock.passes(*made)
+    title, *said = capsys.readouterr().err.splitlines()
+    assert title == "scoring"
     assert [one.split(" tok/s")[0] for one in said[: len(lines)]] == [
         f"scoring: {one}" for one in lines
     ]
@@ -68,11 +73,10 @@ def test_a_log_says_what_begins_at_once_and_how_far_it_is_every_ten_seconds(
 def test_a_log_says_what_is_left_and_what_a_phase_does_now(capsys, monkeypatch):
     clock = Clock(monkeypatch)
     with progress.progress_bar("training") as update:
-        update(100, 2500)
-        clock.tell()
-        clock.tell()
+        clock.passes(lambda: update(100, 2500), lambda: None)
     with progress.waiting_for("reading the files") as say:
-        say("checking [x]\x1b: words")
+        clock.passes(lambda: say("checking [x]\x1b: words"))
+    with progress.waiting_for("over in no time"):
         clock.tell()
     assert capsys.readouterr().err.splitlines() == [
         "training",

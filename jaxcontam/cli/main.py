@@ -249,8 +249,12 @@ def _describe_flags(command: type) -> None:
 
 
 def _words_of_fields(owner: type) -> dict[str, str]:
-    """What the source says below each field of a dataclass, as one paragraph."""
-    body = _classes(owner.__module__)[owner.__qualname__].body
+    """What the source says below each field of a dataclass, as one paragraph.
+
+    Nothing of one that a function made: its fields have words of their own.
+    """
+    found = _classes(owner.__module__).get(owner.__qualname__)
+    body = [] if found is None else found.body
     return {
         field.target.id: " ".join(said.value.value.split())
         for field, said in itertools.pairwise(body)

@@ -17,13 +17,12 @@ from jaxcontam.amounts import amount
 from jaxcontam.arguments import keyword_of
 from jaxcontam.data.files import Provenance
 from jaxcontam.proof.result import DESIGNED, OrderResult, ReferenceResult, UnscoredFile
+from jaxcontam.proof.verdict import difference_level
 from jaxcontam.renamed import renewed, renewed_remedy
 from jaxcontam.reports.methods import Words
 from jaxcontam.reports.numbers import p_words, plain_p
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import (
-    CONTAMINATED_LEVEL,
-    DIFFERENCE_LEVEL,
     NOT_CHECKED,
     OF_OPTIONS,
     ORDER_WORDS,
@@ -407,7 +406,7 @@ def _unsettled(file: AuditedFile) -> list[str]:
     open_points = [reason for reason in file.test.reasons if reason in OF_REFERENCE]
     if reference is None or not open_points:
         return []
-    level = CONTAMINATED_LEVEL if is_of_options(test) else DIFFERENCE_LEVEL
+    level = difference_level(test)
     need = f"at most {level}"
     differs = reference.difference_p
     if differs <= level:
@@ -597,8 +596,8 @@ def _rows_needed(file: AuditedFile) -> int | None:
     open_points = set(file.test.reasons).intersection(OF_REFERENCE)
     if found is None or not open_points <= {*OF_REFERENCE[-2:]}:
         return None
-    levels = ((found.half_p, SHARE_LEVEL), (found.difference_p, DIFFERENCE_LEVEL))
-    ratios = [_z(level) / max(_z(p), 1e-9) for p, level in levels]
+    levels = {SHARE_LEVEL: found.half_p, difference_level(test): found.difference_p}
+    ratios = [_z(level) / max(_z(p), 1e-9) for level, p in levels.items()]
     if max(ratios) > _MOST_ROWS:
         return None
     return math.ceil(test.n_examples * max(1.0, *ratios) ** 2 / 10) * 10

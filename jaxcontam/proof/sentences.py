@@ -20,12 +20,11 @@ from jaxcontam.proof.advice import (
     why_inconclusive,
 )
 from jaxcontam.proof.result import DESIGNED, OrderResult, UnscoredFile
+from jaxcontam.proof.verdict import difference_level
 from jaxcontam.reports.methods import Words
 from jaxcontam.reports.numbers import p_cell, p_text, p_words
 from jaxcontam.reports.report import Report
 from jaxcontam.reports.terms import (
-    CONTAMINATED_LEVEL,
-    DIFFERENCE_LEVEL,
     ProofWords,
     Validity,
     Verdict,
@@ -387,8 +386,7 @@ def reference_sentence(test: OrderResult) -> str | None:
             f"multiplied by {times})"
         )
     more = "the model prefers the order more than the reference does"
-    level = CONTAMINATED_LEVEL if is_of_options(test) else DIFFERENCE_LEVEL
-    if found.difference_p > level:
+    if found.difference_p > difference_level(test):
         more = (
             "that the model prefers the order more than the reference does may be "
             "chance"

@@ -25,6 +25,7 @@ from jaxcontam.reports.terms import (
     CONTAMINATED_LEVEL,
     DIFFERENCE_LEVEL,
     OF_OPTIONS,
+    QUIET,
     REFERENCE_LEVEL,
     REFERENCE_READS,
     SHARE_LEVEL,
@@ -135,8 +136,19 @@ def _obstacles(
             return (*found, "attraction")
     if directed.reference is None:
         return (*found, "no reference")
-    level = CONTAMINATED_LEVEL if null in OF_OPTIONS else DIFFERENCE_LEVEL
-    return (*found, *_unsettled(directed.reference, directed.numbers, level / n))
+    level = difference_level(directed) / n
+    return (*found, *_unsettled(directed.reference, directed.numbers, level))
+
+
+def difference_level(test: OrderResult) -> float:
+    """Level at which the model's gain is more than that of the test's reference."""
+    assert test.reference is not None
+    own, other = test.numbers.effect_se or 0.0, test.reference.effect_se or 0.0
+    # Written so that what is not a number is not quiet.
+    is_quiet = test.reference.scale * other <= QUIET * own
+    if base_null(test.null) in OF_OPTIONS or not is_quiet:
+        return CONTAMINATED_LEVEL
+    return DIFFERENCE_LEVEL
 
 
 def _unsettled(
@@ -149,7 +161,7 @@ def _unsettled(
     is asked where the model's p-value is small alone, so among such files more than
     `SHARE_LEVEL` of the references that gain just half pass. One that prefers the
     reverse shows that the file is not as good backwards, which the null supposes. The
-    difference is tested at `level`: see `DIFFERENCE_LEVEL`.
+    difference is tested at `level`: see `difference_level`.
     """
     found: list[Reason] = []
     effect, se = reference.effect or 0.0, reference.effect_se or 0.0

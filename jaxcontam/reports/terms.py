@@ -41,13 +41,13 @@ REFERENCE_SHARE, SHARE_LEVEL = 0.5, 0.05
 """A silent reference gains less than this share of what the model gains: a test of
 that at this level, of which `ReferenceResult.half_p` is the p-value, rejects."""
 
-DIFFERENCE_LEVEL, ALIKE_LEVEL = 0.005, 0.02
-"""A model prefers an order of rows more than its reference at the first; above the
-second the two are alike, and a file is not suspected.
+DIFFERENCE_LEVEL, QUIET, ALIKE_LEVEL = 0.005, 1.25, 0.02
+"""A model prefers an order of rows more than a quiet reference at the first; above the
+last the two are alike, and a file is not suspected.
 
-Where both gain alike the test of half lets at most 4 files in 10,000 through, with or
-without the first; at 0.001 it cost a tenth to a half of what was found
-(`eval.reference_rule`)."""
+Quiet is a scaled standard error of at most so many of the model's: there the test of
+half lets at most one file in 1,000 through where both gain alike, and a difference at
+`CONTAMINATED_LEVEL` cost up to half of what was found (`eval.reference_rule`)."""
 
 REFERENCE_READS = 0.01
 """Standard error of a reference that heeds its context, as a share of the model's."""

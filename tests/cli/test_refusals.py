@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxcontam import progress
 from jaxcontam.cli.main import COMMANDS, GONE, flags_of, main
 from jaxcontam.reports.archive import ARCHIVE_NAME, archive_bytes
 from jaxcontam.reports.report_files import write_files, write_report
@@ -125,6 +126,8 @@ def test_it_costs_one_line(
     words, line, hint, files, scene, request, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
+    # A slow machine says what it waits for.
+    monkeypatch.setattr(progress, "_SECONDS_BEFORE_THE_FIRST", 60.0)
     if scene:
         _SCENES[scene]()
     for name, text in files.items():

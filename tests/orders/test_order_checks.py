@@ -116,7 +116,7 @@ def test_doctor_says_which_tests_a_file_allows(name, found, file, capsys):
 
 def test_doctor_advises_what_an_audit_would(tmp_path, capsys):
     path = tmp_path / "sorted.csv"
-    items = words(np.random.default_rng(5), 80)
+    items = sorted(words(np.random.default_rng(5), 80))
     topics = np.repeat(["algebra", "biology", "law", "trade"], 20)
     rows = [
         f"{topic} {text},{topic}" for topic, text in zip(topics, items, strict=True)

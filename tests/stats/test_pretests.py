@@ -159,8 +159,7 @@ def test_every_field_is_looked_at_for_what_it_can_show():
     texts = [f"{row['id']}: {row['question']}" for row in rows]
     battery = pretest_battery(texts, columns(rows), seed=0)
     names = {test.name for test in battery if not test.name.startswith("blind")}
-    steps = {"number_steps:id"}
-    of_id = {"number_trend:id", *steps}
+    of_id = {"number_trend:id", "number_steps:id"}
     of_level = {f"label_{x}:level" for x in ("trend", "autocorrelation", "steps")}
     assert {name for name in names if ":" in name} == of_id | of_level | {
         "equal_neighbours:label",
@@ -174,9 +173,9 @@ def test_every_field_is_looked_at_for_what_it_can_show():
     # the id, which is checked by its own name.
     forward = ["numbers", "dates", "names", "references", "turns", "translations"]
     forward.append("lines")
-    assert {test.name for test in battery if test.directional} == steps | {
-        *("length_steps", "alphabetical_steps", "alphabetical_steps:question"),
-        *("label_steps:level", "learned_direction"),
+    assert {test.name for test in battery if test.directional} == of_id | {
+        *("length_trend", "length_steps", "label_steps:level", "learned_direction"),
+        *("alphabetical_steps", "alphabetical_steps:question"),
         *(f"blind_direction:{kind}" for kind in ("words", "characters")),
         *(f"forward_{name}" for name in forward),
     }

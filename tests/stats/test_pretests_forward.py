@@ -66,7 +66,7 @@ VAGUE = [], ["one"], ["a", "b"], ["a b", "c d", "e f", "g h"], [""] * 9, ["7"] *
 @pytest.mark.parametrize("texts", VAGUE)
 def test_what_cannot_vary_is_not_applicable(texts):
     tests = *forward_pretests(texts), *blind_pretests(texts), learned_direction(texts)
-    assert len(tests) == 6 + 8 + 1
+    assert len(tests) == 7 + 8 + 1
     assert all(t.passed and t.p_value == 1 and not t.applicable for t in tests)
 
 

@@ -54,10 +54,11 @@ __all__ = ["LEVEL", "pretest_battery"]
 N_PERMUTATIONS = 9_999
 # Settles what is no evidence.
 _FIRST_PERMUTATIONS = 499
-# Kinds of checks that see a direction in runs of a few examples, as reversals do.
-# Neighbours that are alike are so in both directions; a trend along the whole file, or
-# labels that come in a few runs, leave such runs next to none.
-_DIRECTIONAL = ("alphabetical_steps", "label_steps", "length_steps", "number_steps")
+# Kinds of checks that change their sign if the file is read backwards. Neighbours that
+# are alike are so in both directions, and kinds that come one after the other, by the
+# alphabet of their names or labels, have few places with a direction.
+_DIRECTIONAL = ("alphabetical_steps", "label_steps", "length_steps", "length_trend")
+_DIRECTIONAL += ("number_steps", "number_trend")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
