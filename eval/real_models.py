@@ -67,7 +67,10 @@ class RealModels(ResumedFlags):
     rows: int = 120
     """Rows of such a file."""
     out: Path = Path("runs/real_models")
-    """Folder for records and tables."""
+    """Folder for tables, and for models while they are asked."""
+    records: Path | None = None
+    """Folder for the small records from which a run goes on, with --any-code on other
+    machines, too (default: records in --out; ours: docs/results/real_models)."""
 
     positive = ("seeds", "rows")
 
@@ -80,7 +83,8 @@ class RealModels(ResumedFlags):
     def run(self) -> dict[str, Any]:
         """Make what is missing, print the tables; returns the numbers."""
         clock = Clock.start()
-        records = Records(self.out / "records", any_code=self.any_code)
+        folder = self.records or self.out / "records"
+        records = Records(folder, any_code=self.any_code)
         numbers, grids = {}, []
         for part in self.only or _PARTS:
             rows_of, grids_of = _PARTS[part]

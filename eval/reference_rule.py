@@ -59,7 +59,7 @@ _MEMORY_P = np.where(_RIGHT_P > _LEFT_P, 1 / np.maximum(1, _RIGHT_P - _LEFT_P), 
 _REFERENCES = (
     *((share, share) for share in (1.0, 0.7, 0.5, 0.3, 0.1)),
     *((share, 1.0) for share in (0.7, 0.5, 0.3, 0.1)),
-    *((1.0, noise) for noise in (1.25, 1.5, 2.0)),
+    *((1.0, noise) for noise in (1.1, 1.25, 1.5, 2.0)),
 )
 # (Strata, standard errors that the model gains, about).
 _FORETOLD = ((37, 3), (37, 5), (125, 3), (500, 3), (500, 5))

@@ -41,7 +41,7 @@ REFERENCE_SHARE, SHARE_LEVEL = 0.5, 0.05
 """A silent reference gains less than this share of what the model gains: a test of
 that at this level, of which `ReferenceResult.half_p` is the p-value, rejects."""
 
-DIFFERENCE_LEVEL, QUIET, ALIKE_LEVEL = 0.005, 1.25, 0.02
+DIFFERENCE_LEVEL, QUIET, ALIKE_LEVEL = 0.005, 1.1, 0.02
 """A model prefers an order of rows more than a quiet reference at the first; above the
 last the two are alike, and a file is not suspected.
 

@@ -90,8 +90,8 @@ IDLE = (RULE, Pretest("tfidf_adjacency", 0.0, 1e-3, True, applicable=False))
         ({**LOUD, "p_difference": 0.0051}, "reference too close"),
         ({**LOUD, "null": OPTIONS, "p_difference": 0.0011}, "reference too close"),
         # Beside a noisy reference half says less.
-        ({**LOUD, "se": 0.125, "p_difference": 0.005}, PROOF),
-        ({**LOUD, "se": 0.13, "p_difference": 0.0011}, "reference too close"),
+        ({**LOUD, "se": 0.11, "p_difference": 0.005}, PROOF),
+        ({**LOUD, "se": 0.111, "p_difference": 0.0011}, "reference too close"),
         # It gains less than half of the model, at 5 %, whatever both estimates are.
         (LOUD, PROOF),
         ({**LOUD, "half_p": 0.05, "reference_effect": 0.45}, PROOF),
