@@ -13,7 +13,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from jaxcontam.data.benchmark import Benchmark
-from jaxcontam.data.encoding import Encoded, encode_examples
+from jaxcontam.data.encoding import Encoded, Encoder, encode_examples
 from jaxcontam.errors import InputError
 from jaxcontam.members.score import ScoredText
 from jaxcontam.members.scores import SCORES
@@ -167,7 +167,7 @@ def text_scores(
 
 
 def encode_planted(
-    tokenizer: Tokenizer, benchmark: Benchmark, manifest: Manifest
+    tokenizer: Encoder, benchmark: Benchmark, manifest: Manifest
 ) -> Encoded:
     """The ids of a set as training planted them: same separator, same cut."""
     return encode_examples(

@@ -1,9 +1,10 @@
 """Power of order tests on populations of planted models.
 
-Question: how often does each order test find a set that a model saw 0 to 32 times?
-Command: `python -m eval.power`. Hardware: 2 CPU cores, two hours for each of both
-populations of 1,000 models; a killed run goes on where it stopped. Headline: docs/log
-has the tables.
+Question: how often does each order test find a set that a model saw 0 to 32 times? What
+do shards, and 1,000 examples, change (`--only shards`)?
+Command: `python -m eval.power`. Hardware: 2 CPU cores, two hours for each of the first
+two populations of 1,000 models; a killed run goes on where it stopped. Headline:
+docs/log has the tables.
 
 What is made and tested was fixed before any result of its seeds was looked at:
 eval/power/models.py. An easy setting: half of the training text is planted. It ranks
@@ -28,6 +29,8 @@ from jaxcontam.errors import InputError, check_names
 from train.data import corpus_digest
 
 _MODELS, _TINY_MODELS = 1000, 2
+# Of populations that take minutes a model.
+_FEWER = {"shards": 20}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +41,10 @@ class Power(ResumedFlags):
     """
 
     only: tuple[str, ...] = ()
-    """Populations to make, main or direction (default: both). Tables show all that are
-    finished."""
+    """Populations to make: main, direction, shards (default: all). Tables show all that
+    are finished."""
     models: int | None = None
-    """Models of each (default: 1,000)."""
+    """Models of each (default: 1,000; shards 20)."""
     processes: int | None = None
     """Processes that make models (default: one a core)."""
     out: Path = Path("runs/power")
@@ -100,11 +103,11 @@ class Power(ResumedFlags):
         )
 
     def _tasks(self, populations: Sequence[Population]) -> list[Task]:
-        n_models = self.models or (_TINY_MODELS if self.tiny else _MODELS)
+        usual = _TINY_MODELS if self.tiny else _MODELS
         return [
             (one, one.first_seed + self.seed + i)
             for one in populations
-            for i in range(n_models)
+            for i in range(self.models or _FEWER.get(one.name, usual))
         ]
 
 

@@ -97,15 +97,36 @@ _SHARDS_OF_6 = Variant(
 )
 
 
-def _population(name: str, first_seed: int, *variants: Variant) -> Population:
+# The paper's ablation over shards (figure 3, left) and its permutation test of whole
+# files, at 20 and 100 orders: an order costs a pass.
+_N_SHARDS = (10, 20, 50, 100, 150)
+_OF_SHARDS = tuple(
+    Variant(
+        scored="sharded_t",
+        n_orders=19,
+        n_shards=n,
+        readings=((f"t, {n} shards", "sharded_t"), (f"{n} shards", "stratified")),
+    )
+    for n in _N_SHARDS
+)
+_PERMUTATION = Variant(scored="permutation", readings=(("permutation",) * 2,))
+
+
+def _population(
+    name: str,
+    first_seed: int,
+    *variants: Variant,
+    n_examples: int = _N_EXAMPLES,
+    copies: tuple[int, ...] = _COPIES,
+) -> Population:
     preset = in_rows("0.16m", 128, batch_rows=1)
     preset = preset.changed(max_example_tokens=_CUT_TOKENS)
-    planted = sum(_COPIES) * _N_EXAMPLES * _CUT_TOKENS
+    planted = sum(copies) * n_examples * _CUT_TOKENS
     return Population(
         name=name,
         config=preset,
-        n_examples=_N_EXAMPLES,
-        copies=_COPIES,
+        n_examples=n_examples,
+        copies=copies,
         n_steps=round(planted / _SHARE / preset.step_tokens),
         variants=variants,
         first_seed=first_seed,
@@ -115,8 +136,15 @@ def _population(name: str, first_seed: int, *variants: Variant) -> Population:
 POPULATIONS: Mapping[str, Population] = {
     "main": _population("main", 10_000, _ADJACENCY, _SHARDS_OF_6, _BY_RULE, _REVERSAL),
     "direction": _population("direction", 30_000, _ALL_PAIRS, _DIRECTION),
+    "shards": _population(
+        "shards",
+        50_000,
+        *(*_OF_SHARDS, _PERMUTATION, _DIRECTION),
+        n_examples=1_000,
+        copies=(0, 1, 4),
+    ),
 }
-"""By name; `python -m eval.power` makes both."""
+"""By name; `python -m eval.power` makes all."""
 PULSE = Population(
     name="pulse",
     config=PRESETS["pulse"].changed(max_example_tokens=31),

@@ -174,8 +174,8 @@ def _attend_blocks(
             tops.append(sinks_GR[:, None, :, None])
         top_GBRQ = jax.lax.stop_gradient(functools.reduce(jnp.maximum, tops))
         # A sink is one more score, of no value.
-        total_GBRQ = 0.0 if sinks_GR is None else jnp.exp(tops[-1] - top_GBRQ)
-        mixed_GBRQE = 0.0
+        sink_GBRQ = 0.0 if sinks_GR is None else jnp.exp(tops[-1] - top_GBRQ)
+        total_GBRQ, mixed_GBRQE = jnp.asarray(sink_GBRQ), jnp.asarray(0.0)
         for subscripts, scores, values in parts:
             weights = jnp.exp(scores - top_GBRQ[..., None])
             total_GBRQ += weights.sum(axis=-1)

@@ -7,7 +7,6 @@ import os
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 from jaxcontam import __version__
 from jaxcontam.amounts import counted
@@ -164,7 +163,7 @@ def _searched(
     return result
 
 
-def _asked_for(command: Overlap) -> Self:
+def _asked_for(command: Overlap) -> Overlap:
     """Without what no result depends on."""
     return dataclasses.replace(
         command, out=None, json=False, max_queries=Overlap.max_queries
