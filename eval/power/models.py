@@ -109,7 +109,7 @@ _OF_SHARDS = tuple(
     )
     for n in _N_SHARDS
 )
-_PERMUTATION = Variant(scored="permutation", readings=(("permutation",) * 2,))
+_PERMUTATION = Variant(scored="permutation", readings=(("permutation", "permutation"),))
 
 
 def _population(
