@@ -34,7 +34,7 @@ GONE = {
     "audit --seed-file": "--order FILE",
     "plan --benchmark": "--pilot-benchmark NAME",
     "prove --scores": "--statistic NAME",
-    "audit --effort": "--tests direction for quick; the default is the former standard",
+    "audit --effort": "nothing for quick; --tests direction,adjacency for standard",
     "audit --first-tokens": "--score-tokens N",
     **{
         f"report --{flag}": _ROWS

@@ -283,8 +283,11 @@ def _light(kind: Any) -> list[Any]:
         return [Union[get_args(bare)], *marks]  # noqa: UP007
     if get_origin(bare) is not tuple:
         return [bare, *marks]
-    item = get_args(bare)[0]
-    word = {str: "STR", float: "FLOAT", Path: "PATH"}[item]
+    item, *rest = get_args(bare)
+    words = {str: "STR", int: "INT", float: "FLOAT", Path: "PATH"}
+    if item not in words or rest != [...]:
+        return [bare, *marks]
+    word = words[item]
     spec = tyro.constructors.PrimitiveConstructorSpec(
         nargs="*",
         metavar=f"[{word} [{word} ...]]",

@@ -11,6 +11,7 @@ from jaxcontam.arguments import (
     check_min_effect,
     check_names,
     check_seed,
+    flag_of,
     words_of,
 )
 from jaxcontam.data.templates import RecordText
@@ -67,13 +68,13 @@ class AuditDesign(NamedFields, RecordText):
     """Text after each example, as in the training data. chat:user or chat:assistant
     puts each into that turn of the model's chat template, chat:both its question and
     answer into both."""
-    context_tokens: int | None = SEAM.context_tokens
-    """Last tokens of the example before that direction and adjacency let the model
-    read, and"""
-    score_tokens: int | None = SEAM.score_tokens
-    """first tokens of an example that they score, after those that all examples share:
-    order is remembered at the seam. None takes whole examples; a function or server
+    context_tokens: int = SEAM.context_tokens or 0
+    """Last tokens of the example before that the model reads in direction and
+    adjacency, whose memory lies at the seam; 0 reads it whole. A function or server
     without a tokenizer here counts four characters a token."""
+    score_tokens: int = SEAM.score_tokens or 0
+    """First tokens of an example that these tests score, after those that all examples
+    share; 0 scores it whole."""
     max_example_tokens: int | None = None
     """Cut longer examples, separator included."""
     limit: int | None = None
@@ -89,8 +90,13 @@ class AuditDesign(NamedFields, RecordText):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        lengths = ("context_tokens", "score_tokens", "max_example_tokens")
-        check_positive(self, *lengths, "limit")
+        check_positive(self, "max_example_tokens", "limit")
+        for name in ("context_tokens", "score_tokens"):
+            if (value := getattr(self, name)) < 0:
+                raise InputError(
+                    f"{flag_of(name)} must be at least 0, got {value}",
+                    hint="0 takes whole examples",
+                )
         check_seed(self.seed)
         check_min_effect(self.min_effect)
         _ = self.asked
@@ -166,7 +172,7 @@ class AuditDesign(NamedFields, RecordText):
     @property
     def seam(self) -> Seam:
         """What pair tests score of each pair."""
-        return Seam(self.context_tokens, self.score_tokens)
+        return Seam(self.context_tokens or None, self.score_tokens or None)
 
     @property
     def chat_turn(self) -> Turn | None:

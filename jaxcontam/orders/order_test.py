@@ -434,6 +434,13 @@ def _warnings(
     kept = [encoded.cut(i, int(length)).tobytes() for i, length in enumerate(lengths)]
     if n_same := n - len(set(kept)):
         warnings.append(f"{n_same} of {n} examples repeat another one")
+    if isinstance(layout.plan, PairPlan):
+        n_alike = len(set(kept)) - layout.plan.n_distinct
+        if 2 * n_alike > n:
+            warnings.append(
+                f"{n_alike} of {n} examples are like others in all that is scored of "
+                "them, so the test sees little: score more of each (--score-tokens)"
+            )
     if dropped := layout.design.n_dropped:
         warnings.append(f"{dropped} strata have a single order and were left out")
     return tuple(warnings)

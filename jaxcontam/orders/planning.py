@@ -22,6 +22,7 @@ from jaxcontam.orders.power_designs import (
 from jaxcontam.proof.outcome import bare_table, first_that_fits
 from jaxcontam.proof.result import OrderResult
 from jaxcontam.reports.report_files import REPORT_NAME, read_report
+from jaxcontam.scoring.seam import SEAM, Seam
 from jaxcontam.stats.power import detectable_effect, power, sd_from, smallest_enough
 from jaxcontam.terminal import Terminal
 
@@ -95,6 +96,7 @@ class Pilot:
     Attributes:
         example_tokens: Mean tokens of an example; 0 in older reports.
         symmetry: Symmetry of the pair matrices; 0 where none were scored.
+        seam: What its pair tests scored.
         sd: Method -> standard deviation of what chance adds to one boundary.
         tokens_per_second: Speed of the run, loading and analysis included; None if
             every score came from a store.
@@ -104,6 +106,7 @@ class Pilot:
     example_tokens: float
     context: int | None
     symmetry: float
+    seam: Seam
     effect: float
     sd: Mapping[str, float]
     tokens_per_second: float | None
@@ -133,6 +136,7 @@ def plan(command: Plan) -> PlanResult:
         example_tokens=command.example_tokens or (pilot and pilot.example_tokens) or 64,
         context=command.context or (pilot and pilot.context) or 2048,
         symmetry=pilot.symmetry if pilot else 0.0,
+        seam=pilot.seam if pilot else SEAM,
     )
     examples = command.examples or (pilot and pilot.n_examples)
     names = [test.name for test in command.asked]
@@ -302,6 +306,7 @@ def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
             f"{path}: {name}: no standard error of an effect",
             hint="every order scored the same, or the tests cannot be planned",
         )
+    of_pairs = any(row.context_tokens or row.score_tokens for row in rows)
     scored = sum(row.tokens_scored for row in report.results)
     is_timed = scored and report.wall_seconds
     return Pilot(
@@ -310,6 +315,7 @@ def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
         example_tokens=max(row.n_tokens or 0 for row in rows) / rows[0].n_examples,
         context=report.model.context,
         symmetry=symmetry,
+        seam=Seam(rows[0].context_tokens, rows[0].score_tokens) if of_pairs else SEAM,
         effect=max(effects, key=lambda effect: effect[0])[1],
         sd=sd,
         tokens_per_second=scored / report.wall_seconds if is_timed else None,

@@ -98,11 +98,11 @@ _NOTHING_LEFT = (
 )
 _REFERENCE = "compare with a model that cannot have seen the file"
 _MORE_ROWS = (
-    "audit more of its rows: if they are like these, about {n} would tell model and "
-    "reference apart"
+    "audit more rows of it: if they are like these, some {n} tell model and reference "
+    "apart with probability 0.8"
 )
-# Root of ten times the rows: more are no remedy.
-_MOST_ROWS = 3.2
+# Standard errors that give power 0.8; root of ten times the rows: more are no remedy.
+_POWER_Z, _MOST_ROWS = 0.84, 3.2
 _OTHER_REFERENCE = (
     "compare with another such model, of the same kind and size as this one"
 )
@@ -299,8 +299,11 @@ def why_inconclusive(test: OrderResult, own: ProofWords) -> str:
 
 def _first_reason(test: OrderResult) -> str:
     reasons = sorted(test.reasons, key=lambda reason: reason not in OF_REFERENCE)
-    name = "" if test.reference is None else test.reference.name
-    return _SHORT[reasons[0]].format(name=name)
+    words = _SHORT[reasons[0]]
+    if test.reference is None:
+        # That of another test beside.
+        return words.replace("{name}, the reference", "the reference")
+    return words.format(name=test.reference.name)
 
 
 def is_of_order(test: OrderResult | UnscoredFile) -> bool:
@@ -587,7 +590,7 @@ def _after_suspicion(
 
 
 def _rows_needed(file: AuditedFile) -> int | None:
-    """Rows that would settle it were the effects as here; None: no number is known.
+    """Rows that settle it with power 0.8 if effects are as here; None: none is known.
 
     Standard errors grow with the root of the rows. A reference that gains, or ignores
     what it reads, stays as it is.
@@ -597,10 +600,13 @@ def _rows_needed(file: AuditedFile) -> int | None:
     if found is None or not open_points <= {*OF_REFERENCE[-2:]}:
         return None
     levels = {SHARE_LEVEL: found.half_p, difference_level(test): found.difference_p}
-    ratios = [_z(level) / max(_z(p), 1e-9) for level, p in levels.items()]
-    if max(ratios) > _MOST_ROWS:
+    ratios = [
+        (_z(level) + _POWER_Z) / max(_z(p), 1e-9) if p > level else 1.0
+        for level, p in levels.items()
+    ]
+    if not 1.0 < max(ratios) <= _MOST_ROWS or any(map(math.isnan, levels.values())):
         return None
-    return math.ceil(test.n_examples * max(1.0, *ratios) ** 2 / 10) * 10
+    return math.ceil(test.n_examples * max(ratios) ** 2 / 10) * 10
 
 
 def _z(p_value: float) -> float:

@@ -93,16 +93,20 @@ def _decided(
     if not designed and (result.refusals or prefers):
         return "invalid design", ()
     # Written so that what is not a number is alike.
-    is_alike = reference is not None and not reference.difference_p <= ALIKE_LEVEL
+    judge = _judging(result, beside).reference
+    is_alike = judge is not None and not judge.difference_p <= ALIKE_LEVEL
     is_alike &= result.order_provenance not in KNOWN_ORDERS and not designed
     if p_adjusted <= CONTAMINATED_LEVEL:
         found = _obstacles(result, beside, n)
         if not found:
             return "contaminated", ()
-        return "inconclusive" if is_alike else "suspected", found
-    if any(_attracts(other, result, n) for other in beside):
+        by_reference = any(reason.startswith("reference") for reason in found)
+        return "inconclusive" if is_alike and by_reference else "suspected", found
+    if any(_attracts(other, result, n) for other in beside) and not is_alike:
         return "suspected", ("attraction",)
-    if p_adjusted <= SUSPECTED_LEVEL and not is_alike:
+    if p_adjusted <= SUSPECTED_LEVEL:
+        if is_alike:
+            return "inconclusive", ("reference too close",)
         return "suspected", ("weak",)
     mde = result.mde_adjusted
     # Silence on an order that the model may never have seen says nothing.
@@ -124,13 +128,10 @@ def _obstacles(
     null = base_null(result.null)
     if null not in _OF_ORDERS or result.order_provenance in KNOWN_ORDERS:
         return tuple(found)
-    directed = result
+    directed = _judging(result, beside)
     if null == "exchangeability":
-        exact = [other for other in beside if other.validity == "exact"]
-        others = [one for one in exact if base_null(one.null) == "reversibility"]
-        if not others:
+        if directed is result:
             return (*found, "alone")
-        directed = min(others, key=lambda other: other.reference is None)
         # Two tests of one file were looked at.
         if 2 * n * directed.numbers.p_value > CONTAMINATED_LEVEL:
             return (*found, "attraction")
@@ -138,6 +139,15 @@ def _obstacles(
         return (*found, "no reference")
     level = difference_level(directed) / n
     return (*found, *_unsettled(directed.reference, directed.numbers, level))
+
+
+def _judging(result: OrderResult, beside: Sequence[OrderResult]) -> OrderResult:
+    """The test whose reference judges: one of direction where orders must be random."""
+    if base_null(result.null) != "exchangeability":
+        return result
+    exact = [other for other in beside if other.validity == "exact"]
+    others = [one for one in exact if base_null(one.null) == "reversibility"]
+    return min(others, key=lambda other: other.reference is None, default=result)
 
 
 def difference_level(test: OrderResult) -> float:

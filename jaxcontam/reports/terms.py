@@ -42,12 +42,13 @@ REFERENCE_SHARE, SHARE_LEVEL = 0.5, 0.05
 that at this level, of which `ReferenceResult.half_p` is the p-value, rejects."""
 
 DIFFERENCE_LEVEL, QUIET, ALIKE_LEVEL = 0.005, 1.1, 0.02
-"""A model prefers an order of rows more than a quiet reference at the first; above the
-last the two are alike, and a file is not suspected.
+"""Beside a quiet reference a model's preference for an order is the larger one at the
+first level; above the last the two score alike, and the file is not suspected.
 
-Quiet is a scaled standard error of at most so many of the model's: there the test of
-half lets at most one file in 1,000 through where both gain alike, and a difference at
-`CONTAMINATED_LEVEL` cost up to half of what was found (`eval.reference_rule`)."""
+A reference is quiet if its scaled standard error is at most so many times the model's.
+Beside one the test of half alone lets at most one file in 1,000 through where both gain
+the same; testing the difference at `CONTAMINATED_LEVEL` lost up to half of the planted
+files (`eval.reference_rule`)."""
 
 REFERENCE_READS = 0.01
 """Standard error of a reference that heeds its context, as a share of the model's."""

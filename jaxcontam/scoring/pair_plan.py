@@ -108,6 +108,17 @@ class PairPlan:
         }
         return len(ids) < sum(map(len, self.members))
 
+    @property
+    def n_distinct(self) -> int:
+        """Examples that differ in what is scored of them."""
+        return len(
+            {
+                own[:n].tobytes()
+                for ids, scored in zip(self._ids(), self.scored.tolist(), strict=True)
+                for own, n in zip(ids, scored, strict=False)
+            }
+        )
+
     @functools.cached_property
     def groups(self) -> tuple[PairGroup, ...]:
         """One a stratum and example."""

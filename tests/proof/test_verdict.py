@@ -121,14 +121,24 @@ def test_beside_a_reference_that_is_alike_nothing_is_suspected():
     weak = LOUD | {"p": 0.05}
     cases = {
         "suspected": [weak | {"p_difference": 0.02}, LOUD | {"p_difference": 0.02}],
-        "no evidence": [weak | {"p_difference": 0.021}],
-        "inconclusive": [LOUD | {"p_difference": p} for p in (0.021, math.nan)],
+        "inconclusive": [
+            one | {"p_difference": p} for one in (weak, LOUD) for p in (0.021, math.nan)
+        ],
     }
     for verdict, many in cases.items():
         for one in many:
             (found,) = decide([result(**one)], min_effect=0.5)
-            assert found.verdict == verdict
-            assert bool(found.reasons) == (verdict != "no evidence")
+            assert (found.verdict, bool(found.reasons)) == (verdict, True)
+    # Direction's reference judges where the order would have to be random.
+    order = {"p": 1e-9, "reference": 0.3, "p_difference": 0.5}
+    ahead = result(**LOUD, primary=False)
+    alike = result(**LOUD | {"p_difference": 0.5}, primary=False)
+    for beside, verdict in ((ahead, PROOF), (alike, "inconclusive")):
+        assert decide([result(**order), beside], min_effect=0.5)[0].verdict == verdict
+    # Attraction that both find is no suspicion.
+    silent = result(**LOUD | {"p": 0.4, "p_difference": 0.5})
+    both = [silent, result(**order, primary=False)]
+    assert decide(both, min_effect=0.5)[0].verdict == "no evidence"
 
 
 def test_primary_pvalues_are_corrected_over_benchmarks_and_secondary_ones_are_not():
