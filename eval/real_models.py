@@ -244,9 +244,7 @@ def _audited(
     """What an audit says alone, and beside the reference where it could accuse."""
     design = {"tests": tests, "order": ("anyway",) if anyway else ()}
     clock = Clock.start()
-    ask = functools.partial(
-        jaxcontam.audit, model, file, store=store, progress=_nothing, **design
-    )
+    ask = functools.partial(jaxcontam.audit, model, file, store=store, **design)
     alone = ask()
     row: _Row = {"verdict": alone.verdict, "refused": []}
     if alone.results:
@@ -272,10 +270,6 @@ def _audited(
     else:
         row["refused"] = [t.name for one in alone.unscored for t in one.refusals]
     return row | {"cpu_seconds": clock.cost()["cpu_seconds"]}
-
-
-def _nothing(done: int, total: int) -> None:
-    """Tell nobody."""
 
 
 def _natural_grids(rows: Sequence[_Row]) -> list[Grid]:

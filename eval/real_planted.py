@@ -41,8 +41,8 @@ COPIES = (0, 1, 2, 4, 8, 16)
 RATES = (1e-4, 3e-5)
 # Examples of a set, and about how many characters one has: 20 and 120 tokens.
 LENGTHS = {"short": (80, 80), "long": (48, 480)}
-CONTEXTS = (None, 32, 16, 8)
-"""Last tokens of the example before that are read; None is all."""
+CONTEXTS = (0, 48, 32, 16, 8)
+"""Last tokens of the example before that are read; 0 is all."""
 FIRST = (1, 2, 4, 8, 16, 24, 32, 48, 10_000)
 """First tokens of an example that are summed; the last is all."""
 SCORES = ("loss", "zlib", "min_k", "min_k_pp", "reference")
@@ -88,7 +88,7 @@ def planted_rows(
 
 
 def _made(path: Path, cell: Cell, out: Path, *, tiny: bool) -> Iterator[_Row]:
-    n, texts = LENGTHS[cell.length][0], _texts(cell)
+    n, (texts, background) = LENGTHS[cell.length][0], _texts(cell)
     copies = COPIES
     if tiny:
         n, copies = 8, (0, 2)
@@ -110,7 +110,7 @@ def _made(path: Path, cell: Cell, out: Path, *, tiny: bool) -> Iterator[_Row]:
     encoded = start.checkpoint.tokenizer.encode_batch(texts[: len(copies) * n])
     n_tokens = sum(len(one.ids) for one in encoded)
     manifest = pretrain(
-        read_python_docs().documents,
+        background,
         sets,
         config,
         out=out,
@@ -137,7 +137,6 @@ def _made(path: Path, cell: Cell, out: Path, *, tiny: bool) -> Iterator[_Row]:
             nonmembers=others,
             reference=reference,
             scores=SCORES,
-            progress=_nothing,
         )
         yield {
             "copies": one.copies,
@@ -147,18 +146,19 @@ def _made(path: Path, cell: Cell, out: Path, *, tiny: bool) -> Iterator[_Row]:
         }
 
 
-def _texts(cell: Cell) -> list[str]:
-    """Texts of the length in an order of the seed, each once."""
+def _texts(cell: Cell) -> tuple[list[str], list[str]]:
+    """Texts of the length in an order of the seed, and documents without them."""
     docs = read_python_docs()
-    size = LENGTHS[cell.length][1]
-    texts = [one.text for one in docs.questions]
+    texts, documents = [one.text for one in docs.questions], list(docs.documents)
     if cell.length == "long":
-        # From documents, one piece each: neighbours share no document.
+        # The beginning of each document: neighbours share none.
+        size = LENGTHS[cell.length][1]
         flat = [" ".join(text.split()) for text in docs.documents]
-        texts = [text[: text.rfind(" ", 0, size)] for text in flat if len(text) > size]
+        heads = [text[: text.rfind(" ", 0, size)] for text in flat if len(text) > size]
+        texts, documents = heads, [text[size:] for text in flat if len(text) > size]
     texts = list(dict.fromkeys(texts))
     order = np.random.default_rng([cell.seed, 50]).permutation(len(texts))
-    return [texts[i] for i in order.tolist()]
+    return [texts[i] for i in order.tolist()], documents
 
 
 def _curve(
@@ -169,7 +169,7 @@ def _curve(
     scorer = model.make_scorer(store=None)
     longest = int(encoded.lengths.max())
     for context in CONTEXTS:
-        if context is not None and context >= longest:
+        if context >= longest:
             continue
         planned = plan_test(
             benchmark,
@@ -188,7 +188,7 @@ def _curve(
             cut = [[ids[:n] for ids in group] for group in found]
             numbers = planned.numbers(planned.layout.pair_evidence(cut))
             values.append(_z(numbers.effect, numbers.effect_se))
-        yield str(context), values
+        yield str(context or "all"), values
 
 
 def _audit(model: OpenModel, reference: OpenModel, file: Path) -> _Row:
@@ -199,7 +199,6 @@ def _audit(model: OpenModel, reference: OpenModel, file: Path) -> _Row:
         reference=reference,
         tests="direction,adjacency",
         order="anyway",
-        progress=_nothing,
     )
     direction, adjacency = found.results
     beside, (evidence, _) = direction.reference, found.evidence
@@ -281,7 +280,3 @@ def _median(rows: Sequence[_Row], key: str) -> str:
 
 def _said(rows: Sequence[_Row], verdict: str) -> str:
     return str(sum(row["verdict"] == verdict for row in rows))
-
-
-def _nothing(done: int, total: int) -> None:
-    """Tell nobody."""

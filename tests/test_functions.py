@@ -112,6 +112,36 @@ def test_unordered_texts_are_not_scored_and_say_so():
         result["direction"]
 
 
+def test_a_pair_is_scored_at_its_seam_and_the_report_says_so():
+    """A function counts four characters a token; 0 is the whole text."""
+    asked = []
+
+    def watched(pairs):
+        asked.extend(pairs)
+        return bystander(pairs)
+
+    sizes = {}
+    for n in (3, 0):
+        asked.clear()
+        result = jaxcontam.audit(watched, texts(4), context_tokens=n, score_tokens=n)
+        assert ("the first 3 tokens of an example" in result._repr_html_()) == (n > 0)
+        assert not any(
+            "like others in all" in words for words in result.results[0].warnings
+        )
+        # All examples share the w that they begin with, and the end of a line.
+        sizes[n] = [max(len(pair[k]) for pair in asked) for k in (0, 1)]
+    longest = max(map(len, texts(4))) + 1
+    assert sizes == {3: [13, 13], 0: [longest, longest]}
+    # A frame that one row lacks is scored, and nothing else.
+    framed = [f"Tell me in one word, if you can: {text}" for text in texts(5)]
+    one_without = jaxcontam.audit(
+        bystander, [*framed[1:], texts(6)[0]], context_tokens=3, score_tokens=3
+    )
+    assert any(
+        "like others in all" in words for words in one_without.results[0].warnings
+    )
+
+
 def test_a_suspicion_says_why_and_what_could_settle_it():
     published = texts(1)
     result = jaxcontam.audit(reader(published), published)

@@ -68,11 +68,11 @@ class AuditDesign(NamedFields, RecordText):
     """Text after each example, as in the training data. chat:user or chat:assistant
     puts each into that turn of the model's chat template, chat:both its question and
     answer into both."""
-    context_tokens: int = SEAM.context_tokens or 0
+    context_tokens: int = SEAM.context_tokens
     """Last tokens of the example before that the model reads in direction and
     adjacency, whose memory lies at the seam; 0 reads it whole. A function or server
     without a tokenizer here counts four characters a token."""
-    score_tokens: int = SEAM.score_tokens or 0
+    score_tokens: int = SEAM.score_tokens
     """First tokens of an example that these tests score, after those that all examples
     share; 0 scores it whole."""
     max_example_tokens: int | None = None
@@ -172,7 +172,7 @@ class AuditDesign(NamedFields, RecordText):
     @property
     def seam(self) -> Seam:
         """What pair tests score of each pair."""
-        return Seam(self.context_tokens or None, self.score_tokens or None)
+        return Seam(self.context_tokens, self.score_tokens)
 
     @property
     def chat_turn(self) -> Turn | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from jaxcontam.amounts import amount
 from jaxcontam.errors import InputError
 from jaxcontam.orders.flags import Plan
-from jaxcontam.orders.methods import ADJACENCY, N_SHARDS, AskedTest
+from jaxcontam.orders.methods import ADJACENCY, N_SHARDS, TESTS, AskedTest
 from jaxcontam.orders.power_designs import (
     FilePlan,
     fewest_examples,
@@ -306,7 +306,7 @@ def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
             f"{path}: {name}: no standard error of an effect",
             hint="every order scored the same, or the tests cannot be planned",
         )
-    of_pairs = any(row.context_tokens or row.score_tokens for row in rows)
+    of_pairs = [row for row in rows if TESTS[row.method].scores_pairs]
     scored = sum(row.tokens_scored for row in report.results)
     is_timed = scored and report.wall_seconds
     return Pilot(
@@ -315,7 +315,9 @@ def read_pilot(directory: Path, benchmark: str | None = None) -> Pilot:
         example_tokens=max(row.n_tokens or 0 for row in rows) / rows[0].n_examples,
         context=report.model.context,
         symmetry=symmetry,
-        seam=Seam(rows[0].context_tokens, rows[0].score_tokens) if of_pairs else SEAM,
+        seam=Seam(of_pairs[0].context_tokens, of_pairs[0].score_tokens)
+        if of_pairs
+        else SEAM,
         effect=max(effects, key=lambda effect: effect[0])[1],
         sd=sd,
         tokens_per_second=scored / report.wall_seconds if is_timed else None,

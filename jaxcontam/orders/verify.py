@@ -111,8 +111,8 @@ def _as_scored(command: Audit, report: Report) -> Audit:
         if isinstance(row, OrderResult) and TESTS[row.method].scores_pairs:
             return dataclasses.replace(
                 command,
-                context_tokens=row.context_tokens or 0,
-                score_tokens=row.score_tokens or 0,
+                context_tokens=row.context_tokens,
+                score_tokens=row.score_tokens,
             )
     return command
 

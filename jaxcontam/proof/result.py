@@ -131,9 +131,10 @@ class OrderResult(ResultRow):
         n_orders: m, counterfactual orders per stratum.
         group_field: Field within whose values orders move, or None.
         block_field: Field whose runs of equal values take the place of examples.
-        context_tokens: Last tokens of an example that are read before another one, and
-        score_tokens: first tokens of an example that are scored, both beside what all
-            examples share; four characters each without a tokenizer. None is all.
+        context_tokens: Last tokens of an example that are read before another one in a
+            test of pairs, beside what all examples share; four characters each without
+            a tokenizer. 0 is all.
+        score_tokens: First tokens of an example that are scored, likewise.
         tokens_scored: Target tokens that went through the model.
         cached_tokens: Target tokens whose scores were reused.
         numbers: What the test computed.
@@ -144,7 +145,7 @@ class OrderResult(ResultRow):
         pretests: All checks of the file, those that the null does not need, too.
         verdict: A word of `jaxcontam.proof.verdict`; None for secondary tests.
         reasons: Why a `suspected` test is no more than that, or why one beside a
-            reference that is alike is `inconclusive`; else empty.
+            reference that scores alike is `inconclusive`; else empty.
         n_repeats: Examples that repeat an earlier one and were left out.
         reference: The same test of a reference model, if one was given.
         commitments: What is to be compared with what the owner published.
@@ -167,8 +168,8 @@ class OrderResult(ResultRow):
     cached_tokens: int = 0
     numbers: OrderNumbers
     block_field: str | None = None
-    context_tokens: int | None = None
-    score_tokens: int | None = None
+    context_tokens: int = 0
+    score_tokens: int = 0
     p_adjusted: float | None = None
     mde_adjusted: float | None = None
     effect_unit: str

@@ -294,9 +294,9 @@ def _seam_words(test: OrderResult) -> str:
     """What was scored of each pair; empty for whole examples."""
     before, scored = test.context_tokens, test.score_tokens
     parts = []
-    if scored is not None:
+    if scored:
         parts.append(f"the first {counted(scored, 'token')} of an example")
-    if before is not None:
+    if before:
         parts.append(f"the last {counted(before, 'token')} of the one before it")
     return f" Scored: {', given '.join(parts)}." if parts else ""
 

@@ -222,10 +222,10 @@ def plan_pairs(
 def _seam_ids(encoded: Encoded, seam: Seam) -> tuple[int, int]:
     """Ids of an example that are read before others, and those that are scored."""
     n_before = n_scored = int(encoded.lengths.max(initial=0))
-    if seam.context_tokens is not None:
+    if seam.context_tokens:
         shared = _n_shared(tuple(ids[::-1] for ids in encoded.ids))
         n_before = shared + encoded.token_size * seam.context_tokens
-    if seam.score_tokens is not None:
+    if seam.score_tokens:
         n_scored = _n_shared(encoded.ids) + encoded.token_size * seam.score_tokens
     return n_before, n_scored
 

@@ -5,7 +5,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seam:
-    """What a pair test reads and scores of each pair of examples; None is all.
+    """What a pair test reads and scores of each pair of examples; 0 is all.
 
     Attributes:
         context_tokens: Last tokens of the example before.
@@ -15,8 +15,8 @@ class Seam:
     no example from another.
     """
 
-    context_tokens: int | None = None
-    score_tokens: int | None = None
+    context_tokens: int = 0
+    score_tokens: int = 0
 
 
 WHOLE = Seam()

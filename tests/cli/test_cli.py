@@ -1,5 +1,6 @@
 """What a user of the command line reads: help, exit codes, light imports."""
 
+import importlib
 import os
 import re
 import shlex
@@ -47,6 +48,23 @@ def test_help_version_and_errors_of_parsing_import_nothing_slow():
     )
     assert done.stdout.splitlines()[-1] == "heavy:"
     assert done.stderr.count("jaxcontam: error: ") == 3
+
+
+def test_flags_of_every_module_that_runs_are_read(capsys):
+    runs = re.compile(r'run_(?:module\(|study\("[\w.]+", )([A-Z]\w*)')
+    found = [
+        (path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."), name)
+        for folder in ("train", "eval")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name in runs.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert {"train.population", "eval.wikimia"} <= {module for module, _ in found}
+    for module, name in found:
+        command = getattr(importlib.import_module(module), name)
+        with pytest.raises(SystemExit) as stopped:
+            parse(command, ["--help"], prog=module)
+        assert not stopped.value.code, module
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
