@@ -30,9 +30,8 @@ from jaxcontam.scoring.store import RowKeys, ScoreStore
 # Padded lengths are multiples of it, so that other files have the same shapes; those of
 # accelerators are as long as their tiles.
 _ALIGNED, _ALIGNED_ACCELERATOR = 8, 16
-# Steps of a batch at most, which share the overhead of a device call; and batches up to
-# which they are split evenly.
-_STEPS, _FEW = 4, 8
+# Steps of a batch at most, which share the overhead of a device call.
+_STEPS = 4
 
 PairForward = Callable[..., Any]
 """(prefixes_IP, lengths_I, continuations_IKT, at_once) -> logprobs_IKT."""
@@ -164,17 +163,17 @@ class PairScorer:
     ) -> tuple[int, int, int, int, int]:
         """`PairBatch.shape` of groups of a padded length.
 
-        Few groups are split evenly, as rows are by `plan_batches`: padding groups would
-        be scored as well.
+        On a CPU as many steps as leave the fewest padding groups, which are scored as
+        well; `at_once` does not follow the number of groups beyond a power of two, so
+        that files of other sizes need few programs more.
         """
         P, T = padded_lengths(sizes, bucket, few_shapes=self.few_shapes)
         K = int(sizes.n_continuations.max())
         at_once, steps = max(1, self.batch_tokens // (P + K * T)), _STEPS
-        n = -(-n_groups // self.n_devices)
-        n_batches = -(-n // (steps * at_once))
-        if not self.few_shapes and n_batches <= _FEW:
-            steps = -(-n // (n_batches * at_once))
-            at_once = -(-n // (n_batches * steps))
+        if not self.few_shapes:
+            n = -(-n_groups // self.n_devices)
+            at_once = min(at_once, 1 << (n - 1).bit_length())
+            steps = min(range(_STEPS, 0, -1), key=lambda s: -(-n // (s * at_once)) * s)
         return self.n_devices * steps * at_once, K, P, T, at_once
 
 

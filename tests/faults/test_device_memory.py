@@ -114,9 +114,9 @@ def test_pairs_and_texts_after_a_prefix_are_scored_half_as_many_at_once(capsys):
 
     (whole, _), (found, asked) = scores(1000), scores(6)
     np.testing.assert_array_equal(found, whole)
-    assert {rows for _, rows in asked} == {18, 9, 6}
+    assert {rows for _, rows in asked} == {30, 15, 9, 6}
     said = capsys.readouterr().err
-    assert "no memory for 12 rows of 8 ids after prefixes of 8" in said
+    assert "no memory for 20 rows of 8 ids after prefixes of 8" in said
 
     class ManyAtOnce(Device):
         def pairs(self, prefixes_IP, lengths_I, continuations_IKT, at_once):

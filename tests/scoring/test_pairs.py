@@ -94,9 +94,9 @@ def test_continuation_does_not_depend_on_its_mates():
     ("n_groups", "shape"),
     [
         # 512 tokens are nine prefixes of 40 ids, each with one continuation of 16.
-        (5, (5, 1, 40, 16, 5)),
-        (22, (24, 1, 40, 16, 8)),
-        (400, (36, 1, 40, 16, 9)),
+        (5, (8, 1, 40, 16, 8)),
+        (22, (27, 1, 40, 16, 9)),
+        (400, (27, 1, 40, 16, 9)),
     ],
 )
 def test_little_is_padding_at_short_prefixes_and_continuations(n_groups, shape):
