@@ -70,20 +70,20 @@ def trained_model(
     """Train a model, or take the finished one of the same inputs, or of any code.
 
     Random documents are taken up to `background_tokens`, all by default; `start` is the
-    folder of the model to go on from.
+    model to go on from, a folder or a GGUF file.
 
     Raises:
         KeyboardInterrupt: If training was asked to stop; its checkpoint is written.
     """
     kept = Records(folder, any_code=any_code)
-    before = read_fields(start / f"{_RECORD}.json") if start else None
+    before = read_fields(start.parent / f"{_RECORD}.json") if start else None
     inputs = [
         corpus_digest(documents),
         [(one.name, one.copies, one.layout, one.planted) for one in sets],
         config_to_json(config),
         seed,
         background_tokens,
-        before and before["any_code_key"],
+        before["any_code_key"] if before else start and start.name,
     ]
     # A record of a model that somebody removed is none.
     if kept.read(_RECORD, *inputs) is None or not (folder / MODEL_DIR).is_dir():
@@ -97,7 +97,7 @@ def trained_model(
             out=folder,
             seed=seed,
             options=options,
-            start=read_start(str(start / MODEL_DIR)) if start else None,
+            start=read_start(str(start)) if start else None,
         )
         if not manifest.finished:
             raise KeyboardInterrupt

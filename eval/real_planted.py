@@ -17,9 +17,15 @@ from typing import Any
 import numpy as np
 
 import jaxcontam
+from eval.planted import Model, trained_model
 from eval.python_docs import read_python_docs
 from eval.study import Clock, Grid, Records, grouped, say
 from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.models.checkpoint import (
+    model_parts,
+    read_config_fields,
+    read_decoder_config,
+)
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test
 from jaxcontam.reports.report_files import make_folder, replace_bytes
@@ -29,11 +35,9 @@ from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.seam import Seam
 from jaxcontam.stats.direction import needed_pairs
 from train.audits import encode_planted
-from train.config import Config, RunOptions
+from train.config import Config
 from train.optimizer import Optimizer
 from train.plant import PlannedSet
-from train.pretrain import read_start
-from train.run import pretrain
 from train.run_folder import MODEL_DIR
 
 _Row = dict[str, Any]
@@ -92,42 +96,29 @@ def _made(path: Path, cell: Cell, out: Path, *, tiny: bool) -> Iterator[_Row]:
     copies = COPIES
     if tiny:
         n, copies = 8, (0, 2)
-    sets = []
-    for i, number in enumerate(copies):
-        own = tuple(texts[i * n : (i + 1) * n])
-        benchmark = Benchmark(f"copies-{number}", own, (None,) * n, "seeded")
-        sets.append(PlannedSet(benchmark=benchmark, copies=number))
+    parts = [texts[i * n : (i + 1) * n] for i in range(len(copies))]
+    sets = [
+        drawn_set(f"copies-{number}", own, number)
+        for number, own in zip(copies, parts, strict=True)
+    ]
     unread = texts[len(copies) * n :][: 2 * n]
-    start = read_start(str(path))
-    config = Config(
-        name=path.stem,
-        decoder=start.checkpoint.config,
-        model_type=start.raw_config["model_type"],
-        batch_rows=1 if tiny else _BATCH_ROWS,
-        row_tokens=16 if tiny else _ROW_TOKENS,
-        optimizer=Optimizer(peak_rate=cell.rate, schedule="constant"),
-    )
-    encoded = start.checkpoint.tokenizer.encode_batch(texts[: len(copies) * n])
+    reference = load(str(path))
+    encoded = reference.tokenizer.encode_batch(texts[: len(copies) * n])
     n_tokens = sum(len(one.ids) for one in encoded)
-    manifest = pretrain(
+    manifest = trained_further(
+        path,
         background,
         sets,
-        config,
-        out=out,
+        rate=cell.rate,
+        background_tokens=500 if tiny else _BACKGROUND * n_tokens,
         seed=cell.seed,
-        options=RunOptions(
-            background_tokens=500 if tiny else _BACKGROUND * n_tokens,
-            allow_overlap=True,
-        ),
-        start=start,
-    )
-    if not manifest.finished:
-        raise KeyboardInterrupt
-    del start
-    model, reference = load(str(out / MODEL_DIR)), load(str(path))
+        out=out,
+        tiny=tiny,
+    ).manifest
+    model = load(str(out / MODEL_DIR))
     written = {one.benchmark.name: one.benchmark.texts for one in sets}
-    files = _written(out / "files", written)
-    (others,) = _written(out / "files", {"unread": unread}).values()
+    files = written_texts(out / "files", written)
+    (others,) = written_texts(out / "files", {"unread": unread}).values()
     for one in sets:
         ids = encode_planted(model.tokenizer, one.benchmark, manifest)
         file = files[one.benchmark.name]
@@ -144,6 +135,44 @@ def _made(path: Path, cell: Cell, out: Path, *, tiny: bool) -> Iterator[_Row]:
             "auc": {name: round(auc, 4) for name, auc in ranked.auc.items()},
             **_audit(model, reference, file),
         }
+
+
+def drawn_set(name: str, texts: Sequence[str], copies: int) -> PlannedSet:
+    """Texts in an order that was drawn at random."""
+    one = Benchmark(name, tuple(texts), (None,) * len(texts), "seeded")
+    return PlannedSet(benchmark=one, copies=copies)
+
+
+def trained_further(
+    path: Path,
+    documents: Sequence[str],
+    sets: Sequence[PlannedSet],
+    *,
+    rate: float,
+    background_tokens: int,
+    seed: int,
+    out: Path,
+    tiny: bool,
+) -> Model:
+    """The model of a folder or GGUF file after it read the sets among documents."""
+    _, directory, _ = model_parts(str(path))
+    config = Config(
+        name=path.stem,
+        decoder=read_decoder_config(directory)[1],
+        model_type=read_config_fields(directory)["model_type"],
+        batch_rows=1 if tiny else _BATCH_ROWS,
+        row_tokens=16 if tiny else _ROW_TOKENS,
+        optimizer=Optimizer(peak_rate=rate, schedule="constant"),
+    )
+    return trained_model(
+        out,
+        documents,
+        sets,
+        config,
+        seed=seed,
+        background_tokens=background_tokens,
+        start=path,
+    )
 
 
 def _texts(cell: Cell) -> tuple[list[str], list[str]]:
@@ -262,7 +291,8 @@ def _mean_auc(rows: Sequence[_Row], name: str) -> str:
     return f"{np.mean([row['auc'][name] for row in rows]):.2f}"
 
 
-def _written(folder: Path, texts: Mapping[str, Sequence[str]]) -> dict[str, Path]:
+def written_texts(folder: Path, texts: Mapping[str, Sequence[str]]) -> dict[str, Path]:
+    """Write texts as the lines of files; returns the files by name."""
     make_folder(folder)
     paths = {name: folder / f"{name}.txt" for name in texts}
     for name, path in paths.items():

@@ -120,7 +120,7 @@ def _rows(scale: Scale, seed: int, out: Path) -> Iterable[_Row]:
     encoded = model.checkpoint.tokenizer.encode_batch(chats)
     n_tokens = float(np.mean([len(one.ids) for one in encoded]))
     tuning = preset.changed(peak_rate=preset.optimizer.peak_rate / 10, batch_rows=2)
-    rng, start = np.random.default_rng([seed, 28]), folder
+    rng, start = np.random.default_rng([seed, 28]), folder / MODEL_DIR
     for done, steps in itertools.pairwise((0, *scale.steps)):
         if steps:
             n_drawn = int((steps - done) * tuning.step_tokens / n_tokens)
@@ -129,15 +129,14 @@ def _rows(scale: Scale, seed: int, out: Path) -> Iterable[_Row]:
             train(
                 to, docs.documents, sets, tuning, background_tokens=1_000, start=start
             )
-            start = to
-        folder = start / MODEL_DIR
+            start = to / MODEL_DIR
         n_clean, name = scale.n_clean * (steps in scale.steps[:2]), f"step-{steps}"
         inputs = [seed, steps, n_clean, scale.n_groups, sorted(kinds)]
         if (kept := records.read(name, *inputs)) is None:
             clean = {f"chat-unread-{steps}-{i}": 0 for i in range(n_clean)}
             _ = [_keyed(scale, seed, out, name) for name in clean]
-            asked = [*_of_keys(folder, out, kinds | clean)]
-            kept = {"rows": [*_of_files(folder, files, model, out), *asked]}
+            asked = [*_of_keys(start, out, kinds | clean)]
+            kept = {"rows": [*_of_files(start, files, model, out), *asked]}
             records.write(name, kept, *inputs)
         yield from ({"model": seed, "steps": steps, **row} for row in kept["rows"])
 

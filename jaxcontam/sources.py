@@ -119,7 +119,7 @@ class _Rest(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.AST | None:
         """Imports for type checkers run never."""
-        if ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             return None
         return self.generic_visit(node)
 

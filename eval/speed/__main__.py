@@ -2,7 +2,7 @@
 
 Question, on one CPU core: tokens a second against transformers' torch model (one by one
 with full logits, batched with care, bfloat16) at fixed and real lengths; a training
-step against torch's; the memory of an audit. With
+step against torch's; how time and memory of every job grow with a file. With
 `--device accelerator`, on one GPU or TPU chip in bfloat16: tokens a second of 124 M,
 1.4 B and a 7 B shape with random weights, as a share of the matrix products that the
 device does in the same run, and of torch's on the same GPU. Ways take turns in one run:
@@ -32,7 +32,7 @@ from jaxcontam.scoring.identity import cpu_name
 
 PARTS: Mapping[Device, Mapping[str, tuple[Any, ...]]] = {
     "cpu": {
-        "audit_memory": ("memory", "measure_audit"),
+        "growth": ("growth", "measure_growth"),
         "train": ("train", "measure_training", "30m"),
         "score_30m": ("scoring", "measure_core", "30m"),
         "score_124m": ("scoring", "measure_core", "124m"),
@@ -48,7 +48,7 @@ PARTS: Mapping[Device, Mapping[str, tuple[Any, ...]]] = {
 }
 """Part -> module of this package, its function, and the function's first arguments."""
 
-ON_DEMAND = ("audit_memory",)
+ON_DEMAND = ("growth",)
 """Parts that take long, and are measured only where they are named."""
 
 
@@ -63,7 +63,7 @@ class Speed:
     tiny: bool = False
     """Small models and few texts, on any device: numbers mean nothing."""
     only: tuple[str, ...] = ()
-    """Parts to measure (default: all but audit_memory)."""
+    """Parts to measure (default: all but growth)."""
     out: Path = Path("runs/speed")
     """Folder for cpu.json or accelerator.json."""
 

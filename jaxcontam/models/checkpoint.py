@@ -120,18 +120,24 @@ def load_checkpoint(
     dtype: Dtype = "float32",
     mesh: Mesh | None = None,
     context: int | None = None,
+    values: bool = True,
 ) -> Checkpoint:
     """Open a directory in Hugging Face layout, a GGUF file, or a name on the hub.
 
     A directory with a LoRA adapter alone is its base model with the adapter's changes.
-    For `dtype` and `mesh` see `read_weights`, for `context` `at_context`.
+    For `dtype`, `mesh` and `values` see `read_weights`, for `context` `at_context`.
     """
     folder, directory, adapter = model_parts(model)
     raw = read_config_fields(directory)
     files = model_files(directory, adapter)
     states = [file_state(path) for path in files]
     decoder = load_decoder(
-        directory, dtype=dtype, mesh=mesh, context=context, adapter=adapter
+        directory,
+        dtype=dtype,
+        mesh=mesh,
+        context=context,
+        adapter=adapter,
+        values=values,
     )
     tokenizer, prefix_id, eos_id = read_tokenizer(folder, raw)
     n_rows = decoder.config.vocab_size
@@ -169,8 +175,9 @@ def load_decoder(
     mesh: Mesh | None = None,
     context: int | None = None,
     adapter: "Adapter | None" = None,
+    values: bool = True,
 ) -> Decoder:
-    """Read config.json and the weights of a directory."""
+    """Read config.json and the weights of a directory; see `read_weights`."""
     family, config = read_decoder_config(directory)
     if context is not None:
         try:
@@ -179,6 +186,7 @@ def load_decoder(
             raise InputError(f"{directory}: {e}") from e
     files = weight_files(directory)
     how: dict[str, Any] = {"dtype": dtype, "mesh": mesh, "adapter": adapter}
+    how["values"] = values
     how["scheme"] = _scheme(read_config_fields(directory), directory)
     return read_weights(directory, files, family, config, **how)
 

@@ -98,6 +98,7 @@ def read_weights(
     mesh: Mesh | None = None,
     adapter: "Adapter | None" = None,
     scheme: "Scheme | None" = None,
+    values: bool = True,
 ) -> Decoder:
     """Read a decoder from files, with the changes of an adapter.
 
@@ -106,7 +107,8 @@ def read_weights(
     Weights are read one after the other, so that the host holds no second copy, and
     only the shards of this process's devices are read. `dtype` is that of matmul
     operands, float32 or bfloat16, which is faster but less accurate. Without a mesh
-    weights are whole on the first device.
+    weights are whole on the first device. Without `values` all are 0, in memory that a
+    CPU does not touch: for plans.
     """
     source: Any
     if directory.suffix == GGUF:
@@ -154,9 +156,11 @@ def read_weights(
             kind = np.dtype(ml_dtypes.bfloat16 if is_narrow else np.float32)
             # Aligned so that a CPU device adopts it without a copy.
             n_bytes = kind.itemsize * math.prod(sizes)
-            raw = np.empty(n_bytes + _ALIGNMENT, np.uint8)
+            raw = np.zeros(n_bytes + _ALIGNMENT, np.uint8)
             start = -raw.ctypes.data % _ALIGNMENT
             host = raw[start : start + n_bytes].view(kind).reshape(sizes)
+            if not values:
+                return host
             for index, target in _stacked(ours, tensor, host, config):
                 own = (shape[-target.ndim :], cut[-target.ndim :])
                 _fill(target, tensor, index, read, config, *own)
@@ -169,7 +173,7 @@ def read_weights(
 
     tensors = _tensors(family, config)
     loaded = {ours: load(ours, tensor) for ours, tensor in tensors.items()}
-    if config.tied and family.head in names:
+    if values and config.tied and family.head in names:
         embedding = loaded["embedding"]
         # Devices that keep the same part are asked once.
         parts = {str(one.index): one for one in embedding.addressable_shards}

@@ -41,7 +41,18 @@ if TYPE_CHECKING:
 def opened_model(command: Audit) -> "OpenModel":
     """Open the model of an audit; a reference that is no model is refused before."""
     check_references(command)
-    return open_for(command, command.model, plan_only=command.dry_run)
+    return _open(command, command.model)
+
+
+def _open(command: Audit, word: str, beside: "OpenModel | None" = None) -> "OpenModel":
+    plan_only = command.dry_run
+    weights = not plan_only or _is_timed(command)
+    return open_for(command, word, plan_only=plan_only, weights=weights, beside=beside)
+
+
+def _is_timed(command: Audit) -> bool:
+    # A price per hour asks for the hours.
+    return command.time or command.hour_price is not None
 
 
 def audit(command: Audit, opened: Callable[[], "OpenModel"]) -> dict:
@@ -72,17 +83,14 @@ def audit(command: Audit, opened: Callable[[], "OpenModel"]) -> dict:
             print(visible(f"jaxcontam: warning: left out: {words}"), file=sys.stderr)
         if command.reference is not None:
             with about_reference():
-                other = open_for(
-                    command, command.reference, plan_only=command.dry_run, beside=model
-                )
+                other = _open(command, command.reference, beside=model)
                 reference, _ = _ready(command, other, files, checked, out)
         if command.dry_run:
             return dry_run(
                 target,
                 reference,
                 names=command.test_names,
-                # A price per hour asks for the hours.
-                timed=command.time or command.hour_price is not None,
+                timed=_is_timed(command),
                 price_per_hour=command.hour_price,
                 budget=command.limits,
                 as_json=command.json,

@@ -80,8 +80,10 @@ class ReplicationDesign(NamedFields, RecordText):
     of each instance, else 20), ts_guessing_word, ts_guessing_option, file_path; and
     measures of overlap, bleurt:FOLDER (docs/how_to/replicate.md) and embedding:MODEL
     (its mean hidden states)."""
-    new_tokens: int = 500
-    """Most tokens of a completion; a small context leaves fewer."""
+    new_tokens: int | None = None
+    """Most tokens of a completion; a small context leaves fewer (default: of a model of
+    one's own, twice the longest second piece and 32; at most 500, the paper's
+    number)."""
     seed: int = 0
     """Seeds every draw: folds, resamples, samples."""
 

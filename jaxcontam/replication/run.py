@@ -54,6 +54,10 @@ from jaxcontam.scoring.prompted_model import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Most new tokens (the paper's number), and how many a model of one's own may write
+# beyond twice the longest second piece: what comes later is no copy of it.
+_MOST_TOKENS, _MORE_TOKENS = 500, 32
+
 
 # No slots: what follows is computed once.
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -289,17 +293,20 @@ def ask(
 
 def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, ...]]:
     """Most new tokens that leave room for the prompts, and what does not fit."""
+    asked = plan.design.new_tokens
     if model.read is None or model.tokenize is None or model.context is None:
-        return plan.design.new_tokens, ()
+        return asked or _MOST_TOKENS, ()
     context = model.context
     lengths = [len(model.read(prompt)) for prompt in plan.completion_prompts]
     if min(lengths, default=1) < 1:
         raise InputError("a prompt has no token", hint="check the template")
     references = [len(model.tokenize(text)) for text in plan.references]
+    longest = max(references, default=1)
+    asked = asked or min(_MOST_TOKENS, 2 * longest + _MORE_TOKENS)
     # A reference's first token may join the space before it.
-    wanted = min(plan.design.new_tokens, max(references, default=1) + 1)
+    wanted = min(asked, longest + 1)
     left = context - max(lengths, default=1)
-    new_tokens = min(plan.design.new_tokens, max(left, min(wanted, context // 2)))
+    new_tokens = min(asked, max(left, min(wanted, context // 2)))
     warnings = []
     if n_cut := sum(length > context - new_tokens for length in lengths):
         warnings.append(

@@ -359,6 +359,7 @@ def open_for(
     word: str,
     *,
     plan_only: bool = False,
+    weights: bool = True,
     beside: "OpenModel | None" = None,
 ) -> "OpenModel":
     """Open a model as a command's flags say; see `load`.
@@ -384,6 +385,7 @@ def open_for(
         api=command.api_options if word == own else None,
         mesh=command.mesh_shape,
         plan_only=plan_only,
+        weights=weights,
         division=division,
         beside=None if word == own else own,
     )

@@ -28,6 +28,7 @@ def load(
     api: ApiOptions | None = None,
     mesh: MeshShape | None = None,
     plan_only: bool = False,
+    weights: bool = True,
     division: Division | None = None,
     beside: Any = None,
 ) -> OpenModel:
@@ -47,6 +48,8 @@ def load(
         api: How to talk to a server; of it others take the context alone.
         mesh: How devices share the work of a directory. None: each has a copy.
         plan_only: Nothing will be scored: ask no server.
+        weights: False for a plan that times nothing: a directory's weights are not
+            read.
         division: What this process scores of a directory. None: everything.
         beside: The model that this one is a reference for, whose server's key no other
             server sees: that of a reference elsewhere is REFERENCE_API_KEY.
@@ -79,7 +82,9 @@ def load(
 
     keep_compiled()
     devices = mesh_here(mesh or MeshShape())
-    checkpoint = load_checkpoint(word, dtype=dtype, mesh=devices, context=context)
+    checkpoint = load_checkpoint(
+        word, dtype=dtype, mesh=devices, context=context, values=weights
+    )
     return opened_checkpoint(checkpoint, division=division)
 
 

@@ -7,7 +7,10 @@ import shutil
 import pytest
 
 from jaxcontam.cli.main import main
+from jaxcontam.replication.design import plan_replication
+from jaxcontam.replication.flags import ReplicationDesign
 from jaxcontam.replication.judging import ARMS
+from jaxcontam.replication.run import room
 from jaxcontam.reports.archive import ASKED, read_text_rows
 from jaxcontam.scoring.prompted_model import open_prompted
 from tests.support.instances import results
@@ -66,6 +69,22 @@ def test_a_reference_is_asked_the_same_and_enters_the_verdict(
     # Its answers are kept, too.
     monkeypatch.setattr("jaxcontam.scoring.completions.continuations", asks)
     assert main(words) == 0
+
+
+def test_completions_are_as_long_as_second_pieces_ask_for(model, tmp_path):
+    """500 tokens of a base model for a row of ten words took 40 seconds an answer."""
+    (tmp_path / "seen.txt").write_text("\n".join(MEMBERS))
+
+    def most(**more):
+        design = ReplicationDesign(task="plain", **more)
+        plan = plan_replication(tmp_path / "seen.txt", design)
+        with open_prompted(model, is_plain=True) as opened:
+            longest = max(len(opened.tokenize(text)) for text in plan.references)
+            return room(plan, opened)[0], longest
+
+    n, longest = most()
+    assert n == 2 * longest + 32
+    assert most(new_tokens=longest + 1)[0] == longest + 1
 
 
 def test_samples_of_a_base_model_end_where_its_completions_do(model, tmp_path):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from jaxcontam.cli.main import main
+from jaxcontam.models import weights
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.scoring import cost, shares
 from jaxcontam.scoring.parts import Share, ShareScored
@@ -190,8 +191,10 @@ def test_dry_run_says_what_would_be_scored_and_writes_nothing(
     tests = ["--tests", "direction,adjacency"]
     words = ["audit", str(pulse / "model"), str(benchmark), *tests]
     files = sorted(tmp_path.rglob("*"))
-    with monkeypatch.context() as compiles:
-        compiles.setattr(cost, "batch_seconds", None)
+    with monkeypatch.context() as slow:
+        # Nothing is compiled, and no weight is read.
+        slow.setattr(cost, "batch_seconds", None)
+        slow.setattr(weights, "_fill", None)
         assert main([*words, "--dry-run"]) == 0
     assert " to score. The store grows by " in " ".join(capsys.readouterr().out.split())
     assert main([*words, "--dry-run", "--json", "--price", "30"]) == 0

@@ -191,7 +191,7 @@ _NEEDS = {
 }
 _FILES = {"quickstart": "report", "replication": "report"}
 _SLOW = {*_TRAINED, "inflation", "natural_order", "options", "quickstart"}
-_SPEED = ("train", "audit_memory", "score_30m", "score_124m")
+_SPEED = ("train", "growth", "score_30m", "score_124m")
 
 STUDIES = {
     "speed": Study(

@@ -11,14 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from tokenizers import decoders
 
-from eval.speed.memory import byte_tokenizer
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.local import local_scorer
+from tests.support.served_model import byte_tokenizer
 from tests.support.train_corpus import write_corpus
 from train.config import PLAIN, PRESETS, RunOptions
 from train.manifest import read_manifest
@@ -98,8 +97,7 @@ def test_a_part_of_the_background_is_what_every_epoch_goes_through():
 
 def test_bytes_are_those_of_the_text_wherever_rows_end():
     """Ids of one byte: rows of 3 end within characters of two and three."""
-    tokenizer, text = byte_tokenizer(), "é€é€a€éé€"
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer, text = byte_tokenizer().backend_tokenizer, "é€é€a€éé€"
     ids = tokenizer.encode(text).ids
     assert len(ids) == len(text.encode()) == 21
     assert _n_bytes(np.reshape(ids, (7, 3)), tokenizer) == 21
