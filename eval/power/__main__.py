@@ -1,7 +1,8 @@
 """Power of order tests on populations of planted models.
 
 Question: how often does each order test find a set that a model saw 0 to 32 times? What
-do shards, and 1,000 examples, change (`--only shards`)?
+do shards, and 1,000 examples, change (`--only shards`)? How much of each pair must be
+read and scored (`--only seam_20 seam_60 seam_150`)?
 Command: `python -m eval.power`. Hardware: 2 CPU cores, two hours for each of the first
 two populations of 1,000 models; a killed run goes on where it stopped. Headline:
 docs/log has the tables.
@@ -21,7 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from eval.population import Fields, Task, kept_records, made_records
-from eval.power.estimates import dup50_rows, power_figures, power_grids, power_table
+from eval.power.estimates import (
+    dup50_rows,
+    power_figures,
+    power_grids,
+    power_table,
+    seam_grids,
+)
 from eval.power.models import POPULATIONS, PULSE, Population, inputs_of, maker
 from eval.python_docs import read_python_docs
 from eval.study import Clock, Records, ResumedFlags, finish_study, grouped, run_study
@@ -30,7 +37,7 @@ from train.data import corpus_digest
 
 _MODELS, _TINY_MODELS = 1000, 2
 # Of populations that take minutes a model.
-_FEWER = {"shards": 20}
+_FEWER = {"shards": 20, "seam_20": 20, "seam_60": 20, "seam_150": 20}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +48,10 @@ class Power(ResumedFlags):
     """
 
     only: tuple[str, ...] = ()
-    """Populations to make: main, direction, shards (default: all). Tables show all that
-    are finished."""
+    """Populations to make: main, direction, shards, seam_20, seam_60, seam_150
+    (default: all). Tables show all that are finished."""
     models: int | None = None
-    """Models of each (default: 1,000; shards 20)."""
+    """Models of each (default: 1,000; shards and seams 20)."""
     processes: int | None = None
     """Processes that make models (default: one a core)."""
     out: Path = Path("runs/power")
@@ -80,7 +87,8 @@ class Power(ResumedFlags):
         # One table of all that is finished.
         others = [one for one in populations.values() if one not in wanted]
         found |= kept_records(kept, self._tasks(others), inputs)
-        records = list(found.values())
+        by_kind = grouped(found.values(), lambda one: one["design"].startswith("seam"))
+        records, seams = by_kind.get(False, []), by_kind.get(True, [])
         table, dup50 = power_table(records), dup50_rows(records)
         by_design = grouped(records, lambda record: record["design"])
         about = [_about(name, own) for name, own in by_design.items()]
@@ -90,14 +98,15 @@ class Power(ResumedFlags):
             clock=clock,
             out=folder,
             numbers={
-                "model_cpu_seconds": sum(record["cpu_seconds"] for record in records),
+                "model_cpu_seconds": sum(one["cpu_seconds"] for one in found.values()),
+                "seams": seams,
                 "populations": about,
                 "power": [dataclasses.asdict(row) for row in table],
                 "dup50": [dataclasses.asdict(row) for row in dup50],
                 "corpus_digest": corpus,
                 "failed": failures,
             },
-            grids=power_grids(table, dup50, about),
+            grids=[*power_grids(table, dup50, about), *seam_grids(seams)],
             figures=power_figures(table),
             earlier_seconds=kept.earlier_seconds,
         )

@@ -217,6 +217,37 @@ def power_grids(
     return grids
 
 
+def seam_grids(records: Sequence[Fields]) -> list[Grid]:
+    """Share of z that is left by tokens read and scored, by copies and pooled.
+
+    Means over models, each divided by that of whole examples.
+    """
+    rows = [
+        {**row, "design": record["design"], "z": row["effect"] / row["effect_se"]}
+        for record in records
+        for row in record["rows"]
+        if row["copies"]
+    ]
+    cells = grouped(rows, lambda row: f"{row['design']}, {row['copies']} copies")
+    if len(cells) > 1:
+        cells["All of these"] = rows
+    grids = []
+    for name, own in cells.items():
+        by_test = grouped(own, lambda row: row["test"])
+        z = {
+            test: statistics.fmean(row["z"] for row in by_test[test])
+            for test in by_test
+        }
+        whole = next(iter(z.values()))
+        title = f"{name}: share of the z of whole examples ({whole:.2f}) that is left"
+        words = {}
+        for test, mean in z.items():
+            read, _, scored = test.partition(", ")
+            words[read, scored] = f"{mean / whole:.3f}"
+        grids.append(Grid.crossed(title, "", words))
+    return grids
+
+
 def _power_grid(
     rows: Sequence[PowerRow], level: float, about: Mapping[str, Any]
 ) -> Grid:

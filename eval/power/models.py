@@ -7,6 +7,10 @@ is a random draw in random order from one pool of questions, another one for eac
 - `main`: adjacency, and tests of whole orders in shards of 6 with 7 orders, read 8
   passes each. The rule of `audit` for so short a file gives strata of 3, of which 5
   passes are all there is; reversal reads 2. Context 128, so that shards of 6 fit.
+- `shards`: the paper's t-test over 10 to 150 shards, and its permutation test, on sets
+  of 1,000 examples.
+- `seam_20`, `seam_60`, `seam_150`: direction by how many tokens before a boundary are
+  read and after it scored, examples of so many tokens (questions one after another).
 - `direction`: the same curve with other seeds: direction from the pairs that it asks
   for, and from all pairs of adjacency, whose test stands beside it.
 
@@ -16,6 +20,7 @@ Learning rates and lengths were tried on seeds from 90000 on, which are not used
 """
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -37,6 +42,7 @@ from jaxcontam.orders.sequences import OrderMethod
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.pair_plan import PairPlan
 from jaxcontam.scoring.scorer import Scorer
+from jaxcontam.scoring.seam import WHOLE, Seam
 from train.config import PRESETS
 from train.filters import Data
 from train.plant import PlannedSet
@@ -53,21 +59,27 @@ class Variant:
     """Orders to score, and the tests that read their scores.
 
     `readings` are names in the table and rows of METHODS, each charged the cost. None
-    for `n_orders` and `n_shards`, strata of whole orders, is the method's own.
+    for `n_orders` and `n_shards`, strata of whole orders, is the method's own. `seam`
+    is what is scored of pairs.
     """
 
     scored: str
     n_orders: int | None = None
     readings: tuple[tuple[str, str], ...]
     n_shards: int | None = None
+    seam: Seam = WHOLE
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Population(Design):
-    """Models of one design and the tests of all their sets; seeds count up."""
+    """Models of one design and the tests of all their sets; seeds count up.
+
+    An example is `joined` questions.
+    """
 
     variants: tuple[Variant, ...]
     first_seed: int
+    joined: int = 1
 
 
 _ADJACENCY, _REVERSAL, _DIRECTION = (
@@ -110,6 +122,18 @@ _OF_SHARDS = tuple(
     for n in _N_SHARDS
 )
 _PERMUTATION = Variant(scored="permutation", readings=(("permutation", "permutation"),))
+# Tokens before a boundary that are read, and after it that are scored; 0 is all.
+CONTEXTS, FIRST = (0, 64, 48, 32, 16, 8), (0, 48, 32, 24, 16, 8)
+_SEAMS = tuple(
+    Variant(
+        scored="direction",
+        readings=((f"{context or 'all'} read, {first or 'all'} scored", "direction"),),
+        seam=Seam(context, first),
+    )
+    for context, first in itertools.product(CONTEXTS, FIRST)
+)
+# Tokens of an example -> questions in it, and the context of models, which holds two.
+_LENGTHS = {20: (1, 128), 60: (3, 128), 150: (8, 320)}
 
 
 def _population(
@@ -118,10 +142,12 @@ def _population(
     *variants: Variant,
     n_examples: int = _N_EXAMPLES,
     copies: tuple[int, ...] = _COPIES,
+    tokens: int = _CUT_TOKENS,
 ) -> Population:
-    preset = in_rows("0.16m", 128, batch_rows=1)
-    preset = preset.changed(max_example_tokens=_CUT_TOKENS)
-    planted = sum(copies) * n_examples * _CUT_TOKENS
+    joined, context = _LENGTHS[tokens]
+    preset = in_rows("0.16m", context, batch_rows=1)
+    preset = preset.changed(max_example_tokens=tokens)
+    planted = sum(copies) * n_examples * tokens
     return Population(
         name=name,
         config=preset,
@@ -130,6 +156,7 @@ def _population(
         n_steps=round(planted / _SHARE / preset.step_tokens),
         variants=variants,
         first_seed=first_seed,
+        joined=joined,
     )
 
 
@@ -143,6 +170,14 @@ POPULATIONS: Mapping[str, Population] = {
         n_examples=1_000,
         copies=(0, 1, 4),
     ),
+    **{
+        name: _population(name, seed, *_SEAMS, copies=(0, 4, 10), tokens=tokens)
+        for name, seed, tokens in (
+            ("seam_20", 60_000, 20),
+            ("seam_60", 61_000, 60),
+            ("seam_150", 62_000, 150),
+        )
+    },
 }
 """By name; `python -m eval.power` makes all."""
 PULSE = Population(
@@ -170,13 +205,16 @@ def maker(
 
     It encodes a vocabulary's texts once.
     """
-    texts: dict[tuple[int, Data], Texts] = {}
+    texts: dict[tuple[int, Data, int], Texts] = {}
 
     def make(task: tuple[Population, int]) -> Fields:
         one, seed = task
-        kind = (one.config.decoder.vocab_size, one.config.data)
+        kind = (one.config.decoder.vocab_size, one.config.data, one.joined)
         if kind not in texts:
-            _, texts[kind] = read_texts(documents, questions, one.config)
+            # Neighbours in the documentation: an example is of one page.
+            starts = range(0, len(questions) - one.joined + 1, one.joined)
+            pool = [" ".join(questions[i : i + one.joined]) for i in starts]
+            _, texts[kind] = read_texts(documents, pool, one.config)
         return _tested_model(one, texts[kind], seed)
 
     return make
@@ -218,6 +256,7 @@ def _tests(
             context=population.config.decoder.context,
             seed=seed,
             n_orders=variant.n_orders,
+            seam=variant.seam,
         )
         evidence = score_test(test, scorer).evidence
         for name, method in variant.readings:
@@ -232,6 +271,7 @@ def _tests(
                 "copies": planned.copies,
                 "log10_p": numbers.log10_p,
                 "effect": numbers.effect,
+                "effect_se": numbers.effect_se,
                 "passes": n_read(test.layout) / int(encoded.lengths.sum()),
             }
 

@@ -91,10 +91,17 @@ def unlearned(folder, stack, **_):
 
 
 def two_models(folder, **_):
-    """Small models with a tokenizer."""
+    """Small models with a tokenizer, and a benchmark."""
+    from tests.support.membership_model import MEMBERS
     from tests.support.unlearning_models import write_pair
 
-    return ["--models", *write_pair(folder)[:2]]
+    file = lines(folder / "asked.jsonl", [{"text": text} for text in MEMBERS])
+    return ["--models", *write_pair(folder)[:2], "--files", file]
+
+
+def one_model(folder, **_):
+    """The first of them."""
+    return ["--model", two_models(folder)[1]]
 
 
 def dated_texts(folder, **_):
@@ -163,7 +170,9 @@ _HOLDS = {
     "real_models": {
         "parity": "model texts way n_tokens worst mean",
         "natural": "model kind law direction_p refused verdict",
+        "wild": "model file verdict refused",
     },
+    "real_quickstart": {"results": "benchmark method verdict p_value"},
     "reference_rule": {"cells": "kind n_strata share noise found scaled"},
     "replication": {"rows": "planted asked n n_control p_control verdict"},
     "replication.rule": {"cells": "decided_by n rate reference guessed before now"},
@@ -186,10 +195,11 @@ _NEEDS = {
     "leaderboard": documented_entry,
     "quickstart": pulse,
     "real_models": two_models,
+    "real_quickstart": one_model,
     "unlearning": unlearned,
     "wikimia": dated_texts,
 }
-_FILES = {"quickstart": "report", "replication": "report"}
+_FILES = dict.fromkeys(("quickstart", "real_quickstart", "replication"), "report")
 _SLOW = {*_TRAINED, "inflation", "natural_order", "options", "quickstart"}
 _SPEED = ("train", "growth", "score_30m", "score_124m")
 
