@@ -192,12 +192,16 @@ def _parity_grids(rows: Sequence[_Row]) -> list[Grid]:
     return [Grid.of("Distance from torch in float64, nats a token", rows, columns)]
 
 
+@functools.cache
+def _opened(path: Path) -> OpenModel:
+    return jaxcontam.load(str(path))
+
+
 def _natural(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_Row]:
     """A row a file and model: p of both tests, checks, verdicts.
 
     Of the first `seeds` all files are scored, of `more` those that pass their checks.
     """
-    opened = functools.cache(lambda path: jaxcontam.load(str(path)))
     n_seeds, kinds = (1, [*KINDS][:1]) if flags.tiny else (flags.seeds, [*KINDS])
     n_more, rows = flags.more, flags.rows
     if flags.tiny:
@@ -211,10 +215,10 @@ def _natural(flags: RealModels, paths: Sequence[Path], records: Records) -> list
         inputs = (rows, is_more, [one.name for one in (path, *others[:1])])
         if (kept := records.read(name, *inputs)) is None:
             say(f"{name} ({number} of {len(places)})")
-            reference = opened(others[0]) if others else None
+            reference = _opened(others[0]) if others else None
             file = _natural_file(flags.out / "files", kind, seed, rows)
             kept = _audited(
-                opened(path),
+                _opened(path),
                 reference,
                 file,
                 _store(flags, paths, path),
@@ -318,7 +322,6 @@ def _at_level(rows: Sequence[_Row], key: str) -> str:
 
 def _windows(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_Row]:
     """A row a window of this project's sources or pages, models in turn."""
-    opened = functools.cache(lambda path: jaxcontam.load(str(path)))
     windows = list(unread_windows(flags.seed))[: 2 if flags.tiny else None]
     found = []
     for number, window in enumerate(windows):
@@ -331,10 +334,10 @@ def _windows(flags: RealModels, paths: Sequence[Path], records: Records) -> list
             file = flags.out / "files" / f"{window.name}.txt"
             make_folder(file.parent)
             replace_bytes(file, "".join(f"{text}\n" for text in window.texts).encode())
-            reference = opened(others[0]) if others else None
+            reference = _opened(others[0]) if others else None
             store = _store(flags, paths, path)
             kept = _audited(
-                opened(path), reference, file, store, always=True, order="anyway"
+                _opened(path), reference, file, store, always=True, order="anyway"
             )
             records.write(name, kept, *inputs)
         row = {"kind": window.kind, "name": window.name}
@@ -372,7 +375,6 @@ def _n_said(rows: Sequence[_Row], verdict: str, key: str) -> str:
 
 def _wild(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_Row]:
     """A row a benchmark file and model, as a user would audit it."""
-    opened = functools.cache(lambda path: jaxcontam.load(str(path)))
     found = []
     for file, path in itertools.product(flags.files, paths):
         others = [other for other in paths if other != path]
@@ -381,10 +383,10 @@ def _wild(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_R
         inputs = (digest, flags.limit, [one.name for one in (path, *others[:1])])
         if (kept := records.read(name, *inputs)) is None:
             say(name)
-            reference = opened(others[0]) if others else None
+            reference = _opened(others[0]) if others else None
             store = _store(flags, paths, path)
             kept = _audited(
-                opened(path), reference, file, store, always=True, limit=flags.limit
+                _opened(path), reference, file, store, always=True, limit=flags.limit
             )
             records.write(name, kept, *inputs)
         found.append({"model": path.stem, "file": file.stem, **kept})

@@ -15,6 +15,7 @@ from eval.study import exit_code, read_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.orders.order_test import OrderFile, plan_test
+from jaxcontam.scoring.seam import WHOLE, Seam
 
 pytestmark = pytest.mark.unoptimised
 
@@ -34,6 +35,28 @@ def test_tests_that_are_compared_read_as_many_passes():
             passes[name] = n_read(test.layout) / (20 * n)
     compared = [value for name, value in passes.items() if "of 6" in name]
     assert compared == [pytest.approx(passes["adjacency"], rel=0.1)] * 2
+
+
+def test_a_seam_is_judged_by_the_share_of_mean_z_that_it_leaves():
+    """And its variants score so much of each pair, whole pairs first."""
+    variants = POPULATIONS["seam_60"].variants
+    assert variants[0].seam == WHOLE
+    assert Seam(48, 32) in [variant.seam for variant in variants]
+    tests = ("all read, all scored", "48 read, 32 scored")
+
+    def record(z):
+        rows = [
+            {"test": test, "copies": copies, "effect": 2 * one, "effect_se": 2.0}
+            for test, one in zip(tests, z, strict=True)
+            for copies in (0, 4)
+        ]
+        return {"design": "seam_60", "rows": rows}
+
+    (grid,) = estimates.seam_grids([record((3.0, 2.0)), record((1.0, 1.8))])
+    assert grid.rows == (
+        ("all read", "1.000", ""),
+        ("48 read", "", "0.950"),
+    )
 
 
 @pytest.mark.parametrize(("n_shards", "n_orders"), [(4, 3), (10, 7)])
