@@ -103,7 +103,9 @@ def _made(path: Path, cell: Cell, out: Path, *, tiny: bool) -> Iterator[_Row]:
     ]
     unread = texts[len(copies) * n :][: 2 * n]
     reference = load(str(path))
-    encoded = reference.tokenizer.encode_batch(texts[: len(copies) * n])
+    encoded = reference.tokenizer.encode_batch(
+        texts[: len(copies) * n], add_special_tokens=False
+    )
     n_tokens = sum(len(one.ids) for one in encoded)
     manifest = trained_further(
         path,
