@@ -123,7 +123,7 @@ _OF_SHARDS = tuple(
 )
 _PERMUTATION = Variant(scored="permutation", readings=(("permutation", "permutation"),))
 # Tokens before a boundary that are read, and after it that are scored; 0 is all.
-CONTEXTS, FIRST = (0, 64, 48, 32, 16, 8), (0, 48, 32, 24, 16, 8)
+CONTEXTS, FIRST = (0, 128, 96, 64, 48, 32), (0, 96, 64, 48, 32, 16)
 _SEAMS = tuple(
     Variant(
         scored="direction",
