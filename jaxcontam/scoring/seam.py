@@ -21,5 +21,5 @@ class Seam:
 
 WHOLE = Seam()
 """Pairs of whole examples."""
-SEAM = Seam(context_tokens=48, score_tokens=32)
+SEAM = Seam(context_tokens=96, score_tokens=64)
 """What an audit scores unless it is told otherwise."""

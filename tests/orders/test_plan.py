@@ -29,9 +29,9 @@ def test_plan_from_an_effect_states_examples_power_and_hours(capsys):
     # 400 examples of 64 tokens in 10 orders, at 1,000 tokens a second.
     assert stratified["tokens"] == 256_000
     assert stratified["device_hours"] == pytest.approx(256 / 3600)
-    # 32 tokens of an example: 2.5 times, and after each of the 7 others of its stratum.
-    assert tests["direction"]["tokens"] == 32_000
-    assert tests["adjacency"]["tokens"] == 89_600
+    # 64 tokens of an example: 2.5 times, and after each of the 7 others of its stratum.
+    assert tests["direction"]["tokens"] == 64_000
+    assert tests["adjacency"]["tokens"] == 179_200
     permutation = tests["permutation"]
     assert (permutation["power"], permutation["mde"]) == (0.0, None)
     assert main(["plan", *words]) == 0
