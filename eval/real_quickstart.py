@@ -23,6 +23,7 @@ from eval.python_docs import read_python_docs
 from eval.real_planted import drawn_set, trained_further, written_texts
 from eval.study import StudyFlags, run_study
 from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import check_model
 from jaxcontam.proof.outcome import print_results
 from train.run_folder import MODEL_DIR
 
@@ -45,6 +46,7 @@ class RealQuickstart(StudyFlags):
         """Audit, train, audit again; returns verdicts by set, before and after."""
         console = Console()
         path = self.model or _packaged()
+        check_model(str(path))
         n, background = (8, 500) if self.tiny else (_N_EXAMPLES, _BACKGROUND_TOKENS)
         docs = read_python_docs()
         order = np.random.default_rng([self.seed, 7]).permutation(len(docs.questions))
