@@ -11,7 +11,11 @@ import numpy as np
 from eval.study import Clock, Records, read_fields
 from jaxcontam.data.benchmark import Benchmark, without_repeats
 from jaxcontam.data.encoding import Encoded
-from jaxcontam.models.checkpoint import Checkpoint, load_checkpoint
+from jaxcontam.models.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    model_fingerprint,
+)
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import plan_test, score_test
 from jaxcontam.progress import Progress
@@ -76,14 +80,16 @@ def trained_model(
         KeyboardInterrupt: If training was asked to stop; its checkpoint is written.
     """
     kept = Records(folder, any_code=any_code)
-    before = read_fields(start.parent / f"{_RECORD}.json") if start else None
+    before = None
+    if start and start.name == MODEL_DIR:
+        before = read_fields(start.parent / f"{_RECORD}.json")
     inputs = [
         corpus_digest(documents),
         [(one.name, one.copies, one.layout, one.planted) for one in sets],
         config_to_json(config),
         seed,
         background_tokens,
-        before["any_code_key"] if before else start and start.name,
+        before["any_code_key"] if before else start and model_fingerprint(str(start)),
     ]
     # A record of a model that somebody removed is none.
     if kept.read(_RECORD, *inputs) is None or not (folder / MODEL_DIR).is_dir():

@@ -82,6 +82,11 @@ class RealModels(ResumedFlags):
     def __post_init__(self) -> None:
         ResumedFlags.__post_init__(self)
         check_names("part", self.only, _PARTS)
+        if "wild" in self.only and not self.files:
+            raise InputError("--only wild audits benchmarks", hint="name --files")
+        for file in self.files:
+            if not file.is_file():
+                raise InputError(f"--files {file}: no such file")
         if not 1 <= len(self.models) <= 2:
             raise InputError(f"--models takes one or two, got {len(self.models)}")
 
@@ -248,8 +253,8 @@ def _store(flags: RealModels, paths: Sequence[Path], path: Path) -> Path:
     first = flags.out / "store"
     second = first / "reference"
     make_folder(second)
-    if not (back := second / "reference").exists():
-        back.symlink_to(first.absolute(), target_is_directory=True)
+    if not (back := second / "reference").is_symlink():
+        back.symlink_to("..", target_is_directory=True)
     return first if path == paths[0] else second
 
 
@@ -378,8 +383,8 @@ def _wild(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_R
     found = []
     for file, path in itertools.product(flags.files, paths):
         others = [other for other in paths if other != path]
-        name = f"wild-{path.stem}-{file.stem}"
         digest = data_digest(file.read_bytes())
+        name = f"wild-{path.stem}-{file.stem}-{digest[-8:]}"
         inputs = (digest, flags.limit, [one.name for one in (path, *others[:1])])
         if (kept := records.read(name, *inputs)) is None:
             say(name)

@@ -102,8 +102,7 @@ def _made(path: Path, cell: Cell, out: Path, *, tiny: bool) -> Iterator[_Row]:
         for number, own in zip(copies, parts, strict=True)
     ]
     unread = texts[len(copies) * n :][: 2 * n]
-    reference = load(str(path))
-    encoded = reference.tokenizer.encode_batch(
+    encoded = load(str(path)).tokenizer.encode_batch(
         texts[: len(copies) * n], add_special_tokens=False
     )
     n_tokens = sum(len(one.ids) for one in encoded)
@@ -117,7 +116,7 @@ def _made(path: Path, cell: Cell, out: Path, *, tiny: bool) -> Iterator[_Row]:
         out=out,
         tiny=tiny,
     ).manifest
-    model = load(str(out / MODEL_DIR))
+    model, reference = load(str(out / MODEL_DIR)), load(str(path))
     written = {one.benchmark.name: one.benchmark.texts for one in sets}
     files = written_texts(out / "files", written)
     (others,) = written_texts(out / "files", {"unread": unread}).values()

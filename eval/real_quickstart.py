@@ -76,6 +76,7 @@ class RealQuickstart(StudyFlags):
             tiny=self.tiny,
         )
         after = audit(str(self.out / MODEL_DIR))
+        before.save(self.out / "before")
         page = after.save(self.out)
         titles = {
             f"{path.stem} as it is published": before,

@@ -218,7 +218,7 @@ def power_grids(
 
 
 def seam_grids(records: Sequence[Fields]) -> list[Grid]:
-    """Share of z that is left by tokens read and scored, by copies and pooled.
+    """Share of z that is left by tokens read and scored, by length and copies, pooled.
 
     Means over models, each divided by that of whole examples.
     """
@@ -229,8 +229,8 @@ def seam_grids(records: Sequence[Fields]) -> list[Grid]:
         if row["copies"]
     ]
     cells = grouped(rows, lambda row: f"{row['design']}, {row['copies']} copies")
-    if len(cells) > 1:
-        cells["All of these"] = rows
+    if len(grouped(rows, lambda row: row["design"])) > 1:
+        cells |= grouped(rows, lambda row: f"All lengths, {row['copies']} copies")
     grids = []
     for name, own in cells.items():
         by_test = grouped(own, lambda row: row["test"])

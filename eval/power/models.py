@@ -211,7 +211,7 @@ def maker(
         one, seed = task
         kind = (one.config.decoder.vocab_size, one.config.data, one.joined)
         if kind not in texts:
-            # Neighbours in the documentation: an example is of one page.
+            # Neighbours in the documentation, mostly of one page.
             starts = range(0, len(questions) - one.joined + 1, one.joined)
             pool = [" ".join(questions[i : i + one.joined]) for i in starts]
             _, texts[kind] = read_texts(documents, pool, one.config)

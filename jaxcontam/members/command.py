@@ -71,13 +71,12 @@ def rank(command: Membership) -> dict[str, Any] | None:
     )
 
     check_references(command)
-    dry = command.dry_run
-    opened = open_for(command, command.model, plan_only=dry, weights=not dry)
+    opened = open_for(command, command.model, plan_only=command.dry_run)
     out = command.made_folder("membership", opened, run.fingerprint)
     model, reference = _text_model(command, opened, out), None
     if command.reference is not None:
         other = open_for(
-            command, command.reference, plan_only=dry, weights=not dry, beside=opened
+            command, command.reference, plan_only=command.dry_run, beside=opened
         )
         reference = _text_model(command, other, out)
     inputs = inputs_of(command, opened, reference, kept=out)

@@ -107,8 +107,8 @@ def read_weights(
     Weights are read one after the other, so that the host holds no second copy, and
     only the shards of this process's devices are read. `dtype` is that of matmul
     operands, float32 or bfloat16, which is faster but less accurate. Without a mesh
-    weights are whole on the first device. Without `values` all are 0, in memory that a
-    CPU does not touch: for plans.
+    weights are whole on the first device. Without `values`, for plans, they have shapes
+    and places alone: JAX raises RuntimeError where one is computed with.
     """
     source: Any
     if directory.suffix == GGUF:
@@ -188,6 +188,9 @@ def read_weights(
         lambda path, _: loaded.pop(weight_name(path)), nnx.state(decoder)
     )
     nnx.update(decoder, filled)
+    if not values:
+        for leaf in jax.tree.leaves(filled):
+            leaf.delete()
     return decoder
 
 

@@ -81,9 +81,8 @@ class ReplicationDesign(NamedFields, RecordText):
     measures of overlap, bleurt:FOLDER (docs/how_to/replicate.md) and embedding:MODEL
     (its mean hidden states)."""
     new_tokens: int | None = None
-    """Most tokens of a completion; a small context leaves fewer (default: of a model of
-    one's own, twice the longest second piece and 32; at most 500, the paper's
-    number)."""
+    """Most tokens of a completion; a small context leaves fewer (default: 500; plain,
+    of a model of one's own, twice the longest second piece and 32 if that is less)."""
     seed: int = 0
     """Seeds every draw: folds, resamples, samples."""
 

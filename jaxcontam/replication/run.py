@@ -54,8 +54,8 @@ from jaxcontam.scoring.prompted_model import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Most new tokens (the paper's number), and how many a model of one's own may write
-# beyond twice the longest second piece: what comes later is no copy of it.
+# Most new tokens (the paper's number), and how many a base model may write beyond twice
+# the longest second piece: what comes later is no copy. A chat model thinks first.
 _MOST_TOKENS, _MORE_TOKENS = 500, 32
 
 
@@ -258,7 +258,9 @@ def ask(
     if (prompts := plan.general) is not None:
         general = completed(model, prompts, most, "general completions")
         arms[PARTITION] = dataclasses.replace(arms[PARTITION], general=general)
-    comparisons, answers = _compared(plan, model, most, bar)
+    comparisons, answers = _compared(
+        plan, model, room(plan, model, _MOST_TOKENS)[0], bar
+    )
     notes = (*plan.warnings, *notes, *model.notes())
     if reference is not None:
         most, more = room(plan, reference)
@@ -291,9 +293,15 @@ def ask(
     )
 
 
-def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, ...]]:
-    """Most new tokens that leave room for the prompts, and what does not fit."""
-    asked = plan.design.new_tokens
+def room(
+    plan: ReplicationPlan, model: PromptedModel, most: int | None = None
+) -> tuple[int, tuple[str, ...]]:
+    """Most new tokens that leave room for the prompts, and what does not fit.
+
+    `most` is wanted where no flag says another number; by default, what a copy of the
+    longest second piece takes.
+    """
+    asked = plan.design.new_tokens or most
     if model.read is None or model.tokenize is None or model.context is None:
         return asked or _MOST_TOKENS, ()
     context = model.context
@@ -302,7 +310,11 @@ def room(plan: ReplicationPlan, model: PromptedModel) -> tuple[int, tuple[str, .
         raise InputError("a prompt has no token", hint="check the template")
     references = [len(model.tokenize(text)) for text in plan.references]
     longest = max(references, default=1)
-    asked = asked or min(_MOST_TOKENS, 2 * longest + _MORE_TOKENS)
+    if asked is None:
+        is_plain = plan.prompts.task == "plain"
+        asked = (
+            min(_MOST_TOKENS, 2 * longest + _MORE_TOKENS) if is_plain else _MOST_TOKENS
+        )
     # A reference's first token may join the space before it.
     wanted = min(asked, longest + 1)
     left = context - max(lengths, default=1)

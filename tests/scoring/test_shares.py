@@ -16,7 +16,9 @@ import pytest
 from jaxcontam.cli.main import main
 from jaxcontam.models import weights
 from jaxcontam.models.checkpoint import save_checkpoint
+from jaxcontam.orders.run import audit
 from jaxcontam.scoring import cost, shares
+from jaxcontam.scoring.load import load
 from jaxcontam.scoring.parts import Share, ShareScored
 from jaxcontam.scoring.shares import Division, SharesMissingError, each_scored
 from jaxcontam.scoring.store import ScoreStore
@@ -197,6 +199,9 @@ def test_dry_run_says_what_would_be_scored_and_writes_nothing(
         slow.setattr(weights, "_fill", None)
         assert main([*words, "--dry-run"]) == 0
     assert " to score. The store grows by " in " ".join(capsys.readouterr().out.split())
+    # Nobody can score, and keep, what such a model would say.
+    with pytest.raises(RuntimeError, match="deleted"):
+        audit(load(str(pulse / "model"), weights=False), benchmark, order="random")
     assert main([*words, "--dry-run", "--json", "--price", "30"]) == 0
     before = json.loads(capsys.readouterr().out)
     assert before["price"] == pytest.approx(30 * before["minutes"] / 60)
