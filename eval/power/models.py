@@ -123,14 +123,14 @@ _OF_SHARDS = tuple(
 )
 _PERMUTATION = Variant(scored="permutation", readings=(("permutation", "permutation"),))
 # Tokens before a boundary that are read, and after it that are scored; 0 is all.
-CONTEXTS, FIRST = (0, 128, 96, 64, 48, 32), (0, 96, 64, 48, 32, 16)
+_CONTEXTS, _FIRST = (0, 128, 96, 64, 48, 32), (0, 96, 64, 48, 32, 16)
 _SEAMS = tuple(
     Variant(
         scored="direction",
         readings=((f"{context or 'all'} read, {first or 'all'} scored", "direction"),),
         seam=Seam(context, first),
     )
-    for context, first in itertools.product(CONTEXTS, FIRST)
+    for context, first in itertools.product(_CONTEXTS, _FIRST)
 )
 # Tokens of an example -> questions in it, and the context of models, which holds two.
 _LENGTHS = {20: (1, 128), 60: (3, 128), 150: (8, 320)}

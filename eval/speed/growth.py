@@ -82,8 +82,11 @@ def _membership(path: Path, n: int) -> None:
 
 
 def _overlap(path: Path, n: int) -> None:
+    from jaxcontam.cli.main import main
+
     corpus = _write_rows(path.parent / "corpus.jsonl", n, seed=1)
-    _command("overlap", corpus, path, "--corpus-field", "question")
+    words = ["overlap", corpus, path, "--corpus-field", "question"]
+    assert main([*map(str, words), "--out", str(path.parent / "overlap")]) == 0
 
 
 def _replicate(path: Path, _: int) -> None:
@@ -91,13 +94,6 @@ def _replicate(path: Path, _: int) -> None:
     from jaxcontam.replication.flags import ReplicationDesign
 
     plan_replication(path, ReplicationDesign(task="plain", text="question"))
-
-
-def _command(*words: object) -> None:
-    from jaxcontam.cli.main import main
-
-    out = Path(str(words[2])).parent / str(words[0])
-    assert main([*map(str, words), "--out", str(out)]) == 0
 
 
 def _free(pairs: Sequence[tuple[str, str]]) -> list[float]:
