@@ -45,7 +45,7 @@ COPIES = (0, 1, 2, 4, 8, 16)
 RATES = (1e-4, 3e-5)
 # Examples of a set, and about how many characters one has: 20 and 120 tokens.
 LENGTHS = {"short": (80, 80), "long": (48, 480)}
-CONTEXTS = (0, 48, 32, 16, 8)
+CONTEXTS = (0, 96, 16)
 """Last tokens of the example before that are read; 0 is all."""
 FIRST = (1, 2, 4, 8, 16, 24, 32, 48, 10_000)
 """First tokens of an example that are summed; the last is all."""
@@ -123,17 +123,24 @@ def _made(path: Path, cell: Cell, out: Path, *, tiny: bool) -> Iterator[_Row]:
     for one in sets:
         ids = encode_planted(model.tokenizer, one.benchmark, manifest)
         file = files[one.benchmark.name]
-        ranked = jaxcontam.membership(
-            model,
-            members=file,
-            nonmembers=others,
-            reference=reference,
-            scores=SCORES,
-        )
+        ranked = {
+            key: jaxcontam.membership(
+                model,
+                members=file,
+                nonmembers=others,
+                reference=reference,
+                scores=SCORES,
+                no_prefix=key == "auc_no_prefix",
+            )
+            for key in ("auc", "auc_no_prefix")
+        }
         yield {
             "copies": one.copies,
             "z": dict(_curve(model, one.benchmark, ids)),
-            "auc": {name: round(auc, 4) for name, auc in ranked.auc.items()},
+            **{
+                key: {name: round(auc, 4) for name, auc in found.auc.items()}
+                for key, found in ranked.items()
+            },
             **_audit(model, reference, file),
         }
 
@@ -278,18 +285,17 @@ def planted_grids(rows: Sequence[_Row]) -> list[Grid]:
         }
         title = f"Mean z of direction by tokens read and scored, {length} examples"
         grids.append(Grid.crossed(title, "", z))
-    aucs = {
-        (f"{length}, {rate:g}, {copies}", name): _mean_auc(own, name)
-        for (length, rate, copies), own in places.items()
-        if copies
-        for name in own[0]["auc"]
-    }
-    grids.append(Grid.crossed("AUC of scores against unread texts", "", aucs))
+    for key, how in (("auc", ""), ("auc_no_prefix", ", --no-prefix")):
+        aucs = {
+            (f"{length}, {rate:g}, {copies}", name): f"{np.mean(values):.3f}"
+            for (length, rate, copies), own in places.items()
+            if copies
+            for name in own[0][key]
+            for values in [[row[key][name] for row in own]]
+        }
+        title = f"AUC of scores against unread texts{how}"
+        grids.append(Grid.crossed(title, "", aucs))
     return grids
-
-
-def _mean_auc(rows: Sequence[_Row], name: str) -> str:
-    return f"{np.mean([row['auc'][name] for row in rows]):.2f}"
 
 
 def written_texts(folder: Path, texts: Mapping[str, Sequence[str]]) -> dict[str, Path]:

@@ -174,12 +174,18 @@ def file_tokenizer(path: Path) -> Tokenizer:
     bos = fields.get("bos_token")
     bos = bos.get("content") if isinstance(bos, dict) else bos
     bos_id = tokenizer.token_to_id(bos) if isinstance(bos, str) else None
-    is_added = fields.get("add_bos_token") is True and bos_id is not None
-    if is_added and first_added(tokenizer) is None:
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=[f"{bos}:0", "$A:0"], special_tokens=[(bos, bos_id)]
-        )
+    if fields.get("add_bos_token") is True and bos_id is not None:
+        add_first(tokenizer, bos)
     return tokenizer
+
+
+def add_first(tokenizer: Tokenizer, token: str) -> None:
+    """Let the tokenizer put a token of its own before a text, if it puts none there."""
+    if first_added(tokenizer) is None:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[f"{token}:0", "$A:0"],
+            special_tokens=[(token, tokenizer.token_to_id(token))],
+        )
 
 
 def first_added(tokenizer: Tokenizer) -> int | None:

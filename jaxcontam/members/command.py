@@ -108,7 +108,7 @@ def _text_model(command: Membership, model: "OpenModel", out: Path) -> "TextMode
     from jaxcontam.members.passes import text_model
 
     store = command.store_of(model, out)
-    return text_model(model, store=store)
+    return text_model(model, store=store, no_prefix=command.no_prefix)
 
 
 def print_membership(report: Report, console: Terminal) -> None:

@@ -28,10 +28,12 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
+from tokenizers import Tokenizer
 
-from jaxcontam.data.encoding import encode_texts
+from jaxcontam.data.encoding import encode_texts, first_added
 from jaxcontam.errors import InputError
 from jaxcontam.members.blind import fluency_of
 from jaxcontam.members.result import Scores
@@ -95,9 +97,20 @@ class TextModel:
 
 
 def text_model(
-    model: OpenModel, *, store: Path | None, batch_tokens: int | None = None
+    model: OpenModel,
+    *,
+    store: Path | None,
+    batch_tokens: int | None = None,
+    no_prefix: bool = False,
 ) -> TextModel:
-    """Make a model of any kind ready to score texts; a rerun resumes from the store."""
+    """Make a model of any kind ready to score texts; a rerun resumes from the store.
+
+    With `no_prefix` nothing stands before a text but what its tokenizer puts there.
+    """
+    # Ids before texts are those of a tokenizer of this library.
+    takes_away = no_prefix and model.prefix_id is not None
+    if takes_away and first_added(cast(Tokenizer, model.tokenizer)) is None:
+        model = dataclasses.replace(model, prefix_id=None)
     make = functools.partial(model.make_scorer, store=store, batch_tokens=batch_tokens)
     plain = make()
     with_moments = make(moments=True) if model.has_moments else None

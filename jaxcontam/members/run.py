@@ -231,6 +231,7 @@ def membership(
         other = text_model(
             load(reference, tokenizer=tokenizer, dtype=dtype, beside=model),
             store=None if folder is None else folder / "reference",
+            no_prefix=asked.no_prefix,
         )
     available: set[Reading] = set(WEIGHTS) if target.checkpoint is not None else set()
     if target.has_moments:
@@ -250,7 +251,7 @@ def membership(
         n_shots=shots,
     )
     inputs = dataclasses.replace(inputs_of(asked, target, other), **given)
-    own = text_model(target, store=folder)
+    own = text_model(target, store=folder, no_prefix=asked.no_prefix)
     plan = plan_membership(asked, run, chosen, own, inputs)
     with default_bar(progress, "scoring texts") as told:
         return score_and_judge(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from tokenizers import pre_tokenizers
 
-from jaxcontam.data.encoding import take_file
+from jaxcontam.data.encoding import add_first, take_file
 from jaxcontam.data.model_files import MOST_TOKENS, check_tokenizer_files
 from jaxcontam.errors import InputError, first_line, install_hint, unknown_name
 from jaxcontam.models.config import DecoderConfig
@@ -566,6 +566,11 @@ def gguf_tokenizer(path: Path) -> Any:
                     pre_tokenizers.ByteLevel(add_prefix_space=False),
                 ]
             )
+        # A file that does not say is one of llama.cpp's first, or adds none.
+        is_first = fields.get("tokenizer_type") == "llama"
+        adds = file.fields.get("tokenizer.ggml.add_bos_token", is_first)
+        if adds and "bos_token" in special:
+            add_first(backend, special["bos_token"])
         loaded = PreTrainedTokenizerFast(tokenizer_object=backend, **special)
         template = file.fields.get("tokenizer.chat_template")
         loaded.chat_template = template if isinstance(template, str) else None

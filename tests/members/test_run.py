@@ -309,9 +309,13 @@ def test_flags_are_keywords_and_counts_of_a_corpus_are_kept(model, files, tmp_pa
     write_lines(path, [{"q": text, "id": i} for i, text in enumerate(MEMBERS)])
     corpus.write_text("\n".join(drawn_texts(30, seed=5)))
     asked = {"text": "q", "sample": 12, "scores": f"dc_pdd:{corpus}"}
-    found = jaxcontam.membership(model, path, **asked)
+    whole = jaxcontam.membership(model, path, **asked)
+    found = jaxcontam.membership(model, path, **asked, no_prefix=True)
     assert len(found.rows) == 12
-    words = (model, path, "--text", "q", "--sample", 12)
+    # Without BOS the first token has no score.
+    n_found, n_whole = ([r["n_tokens"] for r in one.rows] for one in (found, whole))
+    assert n_found == [n - 1 for n in n_whole]
+    words = (model, path, "--text", "q", "--sample", 12, "--no-prefix")
     words = (*words, "--scores", f"dc_pdd:{corpus}", "--out", tmp_path / "out")
     made = []
     for _ in range(2):

@@ -16,6 +16,7 @@ pytest.importorskip("gguf", reason="pip install -e '.[gguf]'")
 import gguf
 
 from jaxcontam.cli.main import main
+from jaxcontam.data.encoding import first_added
 from jaxcontam.errors import InputError
 from jaxcontam.models.checkpoint import (
     load_decoder,
@@ -126,14 +127,22 @@ def tokenizer_fields(split):
     }
 
 
+@pytest.mark.parametrize("adds", [None, False, True])
 @pytest.mark.parametrize("split", SPLITS)
-def test_ids_are_those_of_the_tokenizer_that_a_file_was_made_from(tmp_path, split):
+def test_ids_are_those_of_the_tokenizer_that_a_file_was_made_from(
+    tmp_path, split, adds
+):
     expected, fields = tokenizer_fields(split)
-    _, path = made(tmp_path, "llama", fields=fields)
+    said = {} if adds is None else {"tokenizer.ggml.add_bos_token": adds}
+    _, path = made(tmp_path, "llama", fields=fields | said)
     tokenizer, prefix_id, _ = read_tokenizer(path, {})
     assert prefix_id == expected.token_to_id("<|end|>")
+    assert first_added(tokenizer) == (prefix_id if adds else None)
     for text in ODD:
-        assert tokenizer.encode(text).ids == expected.encode(text).ids
+        assert (
+            tokenizer.encode(text, add_special_tokens=False).ids
+            == expected.encode(text).ids
+        )
     assert read_fast_tokenizer(path).chat_template == fields["tokenizer.chat_template"]
 
 

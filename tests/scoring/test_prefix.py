@@ -92,6 +92,15 @@ def test_it_stands_before_a_text_once(form, tmp_path):
             assert first is None or once(ids, first)
 
 
+@pytest.mark.parametrize("name", FORMS)
+def test_no_prefix_leaves_before_a_text_what_its_tokenizer_puts_there(tmp_path, name):
+    model, first, _ = made(tmp_path / "model", name)
+    _, adds, flag, *_ = FORMS[name]
+    (ids,) = text_model(model, store=None, no_prefix=True).sequences(["the inn"])
+    before = [first] if adds or flag else []
+    assert ids.tolist() == before + own_ids(_ids(model, "the inn"), first).tolist()
+
+
 def _ids(model, text):
     (encoding,) = model.tokenizer.encode_batch([text], add_special_tokens=False)
     return np.array(encoding.ids)
