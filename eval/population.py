@@ -1,9 +1,21 @@
-"""Planted models that stay in memory, and records that processes make of any task."""
+"""Planted models that stay in memory, and records that processes make of any task.
+
+Dimension key
+    M  models
+    N  steps
+    R  rows of a stream
+    T  targets a row
+"""
 
 import dataclasses
+import operator
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
 
 from eval.study import Records, say
 from jaxcontam.models.decoder import Decoder
@@ -11,6 +23,7 @@ from jaxcontam.pools import Failure, in_this_process, over_processes
 from jaxcontam.processes import cpu_cores, keep_freed_memory
 from jaxcontam.progress import progress_bar
 from jaxcontam.scoring.identity import keep_compiled
+from train.population_device import train_scanned, train_together
 from train.population_models import (
     Design,
     PlannedModel,
@@ -18,7 +31,6 @@ from train.population_models import (
     last_loss,
     n_parameters,
     plan_model,
-    train_scanned,
 )
 
 Task = Any
@@ -40,14 +52,47 @@ def train_model(design: Design, texts: Texts, *, seed: int) -> TrainedModel:
     """Draw sets, plant them, train."""
     start = time.process_time()
     planned = plan_model(design, texts, seed=seed)
-    decoder, losses = train_scanned(design.config, planned.rows, seed=seed)
+    decoder, losses_N = train_scanned(design.config, planned.rows, seed=seed)
+    seconds = time.process_time() - start
+    return _trained(design, planned, decoder, losses_N, seconds)
+
+
+def train_side_by_side(
+    design: Design, texts: Texts, *, seeds: Sequence[int]
+) -> list[TrainedModel]:
+    """`train_model` for each seed, but for rounding, in one call under `vmap`."""
+    start = time.process_time()
+    planned = [plan_model(design, texts, seed=seed) for seed in seeds]
+    rows_MRT = np.stack([one.rows for one in planned])
+    graphdef, states, losses_MN = train_together(design.config, rows_MRT, seeds=seeds)
+    states = jax.device_get(states)
+    seconds = (time.process_time() - start) / len(seeds)
+    return [
+        _trained(
+            design,
+            one,
+            nnx.merge(graphdef, jax.tree.map(operator.itemgetter(m), states)),
+            losses_MN[m],
+            seconds,
+        )
+        for m, one in enumerate(planned)
+    ]
+
+
+def _trained(
+    design: Design,
+    planned: PlannedModel,
+    decoder: Decoder,
+    losses_N: np.ndarray,
+    seconds: float,
+) -> TrainedModel:
     facts = {
-        "seed": seed,
+        "seed": planned.seed,
         "n_parameters": n_parameters(decoder),
         "n_tokens": design.n_tokens,
         "n_planted_tokens": planned.stream.n_canary_ids,
-        "loss": last_loss(losses),
-        "train_seconds": time.process_time() - start,
+        "loss": last_loss(losses_N),
+        "train_seconds": seconds,
     }
     return TrainedModel(planned, decoder, facts)
 

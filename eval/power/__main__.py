@@ -21,6 +21,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from eval.population import Fields, Task, kept_records, made_records
 from eval.power.estimates import (
     dup50_rows,
@@ -36,6 +38,8 @@ from jaxcontam.errors import InputError, check_names
 from train.data import corpus_digest
 
 _MODELS, _TINY_MODELS = 1000, 2
+# Models side by side on one accelerator: some 2 GB at 0.16 M parameters.
+_TOGETHER = 256
 # Of populations that take minutes a model.
 _FEWER = {"shards": 20, "seam_20": 20, "seam_60": 20, "seam_150": 20}
 
@@ -54,16 +58,21 @@ class Power(ResumedFlags):
     """Models of each (default: 1,000; shards and seams 20)."""
     processes: int | None = None
     """Processes that make models (default: one a core)."""
+    together: int | None = None
+    """Models that one process trains side by side, under vmap (default: 256 on an
+    accelerator; 1 on a CPU, where processes are faster)."""
     out: Path = Path("runs/power")
     """Folder for a record of each model, tables and figures; finished models stay."""
 
-    positive = ("models", "processes")
+    positive = ("models", "processes", "together")
 
     def __post_init__(self) -> None:
         ResumedFlags.__post_init__(self)
         check_names("population", self.only, POPULATIONS)
         if self.tiny and self.only:
             raise InputError("--tiny has a population of its own", hint="drop --only")
+        if self.together is not None and self.processes is not None:
+            raise InputError("--together and --processes exclude each other")
 
     def run(self) -> dict[str, Any]:
         """Train and test what is missing, print tables; returns the numbers."""
@@ -77,12 +86,15 @@ class Power(ResumedFlags):
         inputs = functools.partial(inputs_of, corpus)
         populations = {"pulse": PULSE} if self.tiny else POPULATIONS
         wanted = [populations[name] for name in self.only or populations]
+        together = self.together
+        if together is None:
+            together = 1 if jax.default_backend() == "cpu" else _TOGETHER
         found, failures = made_records(
             kept,
             self._tasks(wanted),
             inputs,
-            functools.partial(maker, docs.documents, questions),
-            n_processes=self.processes,
+            functools.partial(maker, docs.documents, questions, together=together),
+            n_processes=self.processes if together == 1 else 1,
         )
         # One table of all that is finished.
         others = [one for one in populations.values() if one not in wanted]

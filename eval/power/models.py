@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from eval.planted import in_rows
-from eval.population import Fields, train_model
+from eval.population import Fields, TrainedModel, train_model, train_side_by_side
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.orders.methods import order_method
 from jaxcontam.orders.order_test import (
@@ -199,13 +199,15 @@ def inputs_of(corpus: str, task: tuple[Population, int]) -> tuple[Any, ...]:
 
 
 def maker(
-    documents: Sequence[str], questions: Sequence[str]
+    documents: Sequence[str], questions: Sequence[str], *, together: int = 1
 ) -> Callable[[tuple[Population, int]], Fields]:
     """Function that trains and tests a model, with sets of the questions.
 
-    It encodes a vocabulary's texts once.
+    It encodes a vocabulary's texts once, and trains models of `together` seeds, counted
+    up from one that is asked for, side by side; seeds must be asked for in this order.
     """
     texts: dict[tuple[int, Data, int], Texts] = {}
+    trained: dict[tuple[str, int], TrainedModel] = {}
 
     def make(task: tuple[Population, int]) -> Fields:
         one, seed = task
@@ -215,15 +217,24 @@ def maker(
             starts = range(0, len(questions) - one.joined + 1, one.joined)
             pool = [" ".join(questions[i : i + one.joined]) for i in starts]
             _, texts[kind] = read_texts(documents, pool, one.config)
-        return _tested_model(one, texts[kind], seed)
+        if together == 1:
+            return _tested_model(
+                one, texts[kind], train_model(one, texts[kind], seed=seed)
+            )
+        if (one.name, seed) not in trained:
+            trained.clear()
+            seeds = range(seed, seed + together)
+            made = train_side_by_side(one, texts[kind], seeds=seeds)
+            trained.update({(one.name, model.planned.seed): model for model in made})
+        return _tested_model(one, texts[kind], trained.pop((one.name, seed)))
 
     return make
 
 
-def _tested_model(population: Population, texts: Texts, seed: int) -> Fields:
-    """Every test of every set of a fresh model."""
-    model = train_model(population, texts, seed=seed)
+def _tested_model(population: Population, texts: Texts, model: TrainedModel) -> Fields:
+    """Every test of every set of a model."""
     start, scorer = time.process_time(), local_scorer(model.decoder)
+    seed = model.planned.seed
     rows = [
         row
         for one, ids in zip(model.planned.sets, model.planned.encoded, strict=True)

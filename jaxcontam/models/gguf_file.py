@@ -21,6 +21,7 @@ from jaxcontam.models.hub import file_state
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?"}
 _SCALARS |= {10: "Q", 11: "q", 12: "d"}
 _FLOAT32, _TEXT, _ARRAY = 6, 8, 9
+_LENGTH = struct.Struct("<Q")
 # Axes of a tensor, and bytes that a tensor or a text takes in the header, at least.
 _MOST_AXES, _LEAST_TENSOR, _LEAST_TEXT = 4, 32, 8
 _MOST_ALIGNMENT = 1 << 20
@@ -182,9 +183,13 @@ class _Header:
         return [self._text() for _ in range(n)]
 
     def _text(self) -> str:
-        (n,) = self._numbers("Q")
+        # By hand, without `_numbers`: a vocabulary has a hundred thousand of them.
+        begin = self._at + _LENGTH.size
+        if begin > len(self._data):
+            raise ValueError("it ends within its header")
+        (n,) = _LENGTH.unpack_from(self._data, self._at)
+        self._at = begin
         self._check_room(n, "a text")
-        begin = self._at
         self._at += n
         return self._data[begin : self._at].decode("utf-8")
 

@@ -308,7 +308,7 @@ def _sum_power(
     The published sum and the variance V of its law given the scores grow together:
     sum - c sqrt(V) is expanded around its mean.
     """
-    from scipy import stats
+    from scipy.special import ndtr, ndtri
 
     if share == 0:
         return level
@@ -328,7 +328,7 @@ def _sum_power(
         placed_33 -= np.outer(placed_33[2], placed_33[2]) / placed_33[2, 2]
     sums = Moments(*total.tolist())
     skew, excess = sums.third / sums.law**1.5, sums.fourth / sums.law**2
-    z = float(stats.norm.isf(level))
+    z = -float(ndtri(level))
     # Cornish and Fisher: the quantile of a law that is nearly normal.
     quantile = (
         z
@@ -344,7 +344,7 @@ def _sum_power(
         - 2 * slope * (sums.covariance + placed_33[0, 1])
     )
     reach = sums.mean - quantile * math.sqrt(sums.law)
-    return float(stats.norm.cdf(reach / math.sqrt(spread)))
+    return float(ndtr(reach / math.sqrt(spread)))
 
 
 def _drawn(

@@ -10,7 +10,15 @@ from eval.power import __main__ as power
 from eval.power import estimates
 from eval.power.__main__ import Power
 from eval.power.estimates import LEVELS, dup50_rows, half_power_copies, power_table
-from eval.power.models import POPULATIONS, PULSE, Variant, method_of, n_read
+from eval.power.models import (
+    POPULATIONS,
+    PULSE,
+    Variant,
+    maker,
+    method_of,
+    n_read,
+)
+from eval.python_docs import read_python_docs
 from eval.study import exit_code, read_fields
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
@@ -81,6 +89,19 @@ def test_pulse_tests_every_set_of_every_model_at_every_level(study):
         assert 0 <= found["low"] <= found["n_rejected"] / 2 <= found["high"] <= 1
 
 
+def test_models_side_by_side_are_those_of_one_after_the_other(study):
+    folder, docs = study("power").out / "tiny/models", read_python_docs()
+    make = maker(docs.documents, [one.text for one in docs.questions], together=2)
+    for seed in (1000, 1001):
+        found, expected = (
+            make((PULSE, seed)),
+            read_fields(folder / f"pulse-{seed}.json"),
+        )
+        assert found["loss"] == pytest.approx(expected["loss"], abs=1e-5)
+        effects = [[row["effect"] for row in one["rows"]] for one in (found, expected)]
+        assert effects[0] == pytest.approx(effects[1], abs=1e-4)
+
+
 def test_populations_one_by_one_stand_in_one_table(study, monkeypatch, tmp_path):
     """And a model that fails costs the others nothing."""
     folder = study("power").out / "tiny/models"
@@ -95,7 +116,7 @@ def test_populations_one_by_one_stand_in_one_table(study, monkeypatch, tmp_path)
             raise OSError("full")
         return made | {"design": one.name, "seed": seed}
 
-    monkeypatch.setattr(power, "maker", lambda *_: make)
+    monkeypatch.setattr(power, "maker", lambda *_, **__: make)
     asked = dict(out=tmp_path, models=2, processes=1)
     first, found = (Power(only=(name,), **asked).run() for name in ("one", "two"))
     assert exit_code(first) is first and exit_code(found) == 3

@@ -322,14 +322,15 @@ def sorted_ranks(values: Sequence[Any]) -> np.ndarray:
 
 def centred_ranks(values: Sequence[float] | np.ndarray) -> np.ndarray:
     """`ranks_N`: mid-ranks less their mean; 0 where the value is missing (nan)."""
-    from scipy.stats import rankdata
-
     values_N = np.asarray(values, np.float64)
     there_N = ~np.isnan(values_N)
+    # Without scipy.stats, whose import takes a second of each audit.
+    _, place, count = np.unique(
+        values_N[there_N], return_inverse=True, return_counts=True
+    )
+    ranks = (np.cumsum(count) - (count - 1) / 2)[place]
     ranks_N = np.zeros(len(values_N))
-    if there_N.any():
-        ranks = rankdata(values_N[there_N])
-        ranks_N[there_N] = ranks - ranks.mean()
+    ranks_N[there_N] = ranks - (len(ranks) + 1) / 2
     return ranks_N
 
 
@@ -357,11 +358,10 @@ def steps(values: Sequence[float] | np.ndarray) -> Statistic:
     Unlike a trend it sees an order that starts again and again, such as the turns of
     many dialogues; read backwards it changes its sign.
     """
-    from scipy.stats import rankdata
-
+    values_N = np.asarray(values, np.float64)
     # Ranks, since float32 is quick to move and large ids would collide in it.
-    ranks = rankdata(values, "dense", nan_policy="omit")
-    ranks_N = np.asarray(ranks, np.float32)
+    ranks_N = np.unique(values_N, return_inverse=True)[1].astype(np.float32)
+    ranks_N[np.isnan(values_N)] = np.nan
 
     def statistic(orders_RN: np.ndarray) -> np.ndarray:
         values_RN = ranks_N[orders_RN]
