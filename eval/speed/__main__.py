@@ -1,8 +1,9 @@
 """How fast are scoring and training, compared with what people use today?
 
 Question, on one CPU core: tokens a second against transformers' torch model (one by one
-with full logits, batched with care, bfloat16) at fixed and real lengths; a training
-step against torch's; how time and memory of every job grow with a file. With
+with full logits, batched with care, bfloat16) at fixed and real lengths, and of the
+pairs that an audit scores of a model of SmolLM2's shape; a training step against
+torch's; how time and memory of every job grow with a file. With
 `--device accelerator`, on one GPU or TPU chip in bfloat16: tokens a second of 124 M,
 1.4 B and a 7 B shape with random weights, as a share of the matrix products that the
 device does in the same run, and of torch's on the same GPU. Ways take turns in one run:
@@ -36,6 +37,7 @@ PARTS: Mapping[Device, Mapping[str, tuple[Any, ...]]] = {
         "train": ("train", "measure_training", "30m"),
         "score_30m": ("scoring", "measure_core", "30m"),
         "score_124m": ("scoring", "measure_core", "124m"),
+        "pairs_135m": ("scoring", "measure_pairs", "135m"),
     },
     "accelerator": {
         "score_124m": ("scoring", "measure_contexts", "124m"),

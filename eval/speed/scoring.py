@@ -1,10 +1,12 @@
 """Is the kernel faster than transformers' torch model with the same weights?
 
-On one core: sequences of one length (64, 512, 1024 ids) and of real lengths. On an
-accelerator: full contexts in bfloat16. Rates are in target tokens per second.
+On one core: sequences of one length (64, 512, 1024 ids) and of real lengths, and what
+an audit scores by default: the pairs of `direction` at the seam. On an accelerator:
+full contexts in bfloat16. Rates are in scored tokens per second.
 """
 
 import copy
+import functools
 import gc
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +29,12 @@ from eval.speed.subjects import (
     subject,
     torch_model,
 )
-from jaxcontam.models.config import DecoderConfig
+from jaxcontam.data.benchmark import Benchmark
+from jaxcontam.data.encoding import Encoded
+from jaxcontam.orders.methods import DIRECTION
+from jaxcontam.orders.order_test import plan_test
+from jaxcontam.scoring.pair_plan import PairPlan
+from jaxcontam.scoring.seam import SEAM
 from train.flops import forward_flops
 
 Way = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
@@ -35,6 +42,8 @@ Way = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 # Sequences of each length: few where a round of all ways would take minutes.
 _CELLS = {"124m": {64: 8, 512: 4, 1024: 2}, "30m": {64: 32, 512: 8, 1024: 4}}
 _N_REAL = 64
+# Examples of a file, in strata of eight: long and short ones.
+_N_PAIRED, _EXAMPLE_TOKENS = 24, {"150": 150, "20": 20}
 # Share of the spread of the scores: bfloat16 operands and activations, 32 layers.
 _MOST_DIFFERENCE = 0.2
 
@@ -64,13 +73,58 @@ def measure_core(size: str, rounds: int, *, tiny: bool) -> Table:
     for name, own in lengths.items():
         ids = random_ids(config.vocab_size, own, seed=0)
         _, batches = exact.plan(ids)
-        rates = _rates(ways, ids, config, rounds, peak)
+        rates = _rates(
+            {key: functools.partial(way, ids) for key, way in ways.items()},
+            rounds,
+            peak=peak,
+            flops=forward_flops(config, [len(one) - 1 for one in ids]),
+        )
         rates["jaxcontam"] |= {
             "shapes": len({(b.n_rows, b.length) for b in batches}),
             "positions a target": sum(b.n_rows * b.length for b in batches)
             / sum(n - 1 for n in own),
         }
         table |= {f"{name}, {way}": cells for way, cells in rates.items()}
+    return table
+
+
+def measure_pairs(size: str, rounds: int, *, tiny: bool) -> Table:
+    """Direction's pairs at the default seam; torch reads each pair by itself."""
+    import torch
+
+    config = subject(size, tiny=tiny).config
+    device = torch_device()
+    assert device is not None
+    theirs = torch_model(config, device, torch.float32)
+    ours = _scorer(theirs, "float32").pairs
+    n = 8 if tiny else _N_PAIRED
+    table: Table = {}
+    for name, length in {"20": 20}.items() if tiny else _EXAMPLE_TOKENS.items():
+        ids = tuple(random_ids(config.vocab_size, [length] * n, seed=0))
+        encoded = Encoded(ids, np.empty(0, np.int32), np.zeros(n, np.int32))
+        test = plan_test(
+            Benchmark("random", tuple(map(str, range(n))), (None,) * n),
+            encoded,
+            DIRECTION,
+            prefix_id=0,
+            context=config.context,
+            seed=0,
+            seam=SEAM,
+        )
+        plan = test.layout.plan
+        assert isinstance(plan, PairPlan)
+        pairs = [(g.prefix, ids) for g in plan.groups for ids in g.continuations]
+        rows = [np.concatenate(pair) for pair in pairs]
+        read = [len(prefix) for prefix, _ in pairs]
+        ways = {
+            "torch": lambda rows=rows, read=read: batched(theirs, rows, read),
+            "jaxcontam": lambda groups=plan.groups: [
+                ids for group in ours.logprobs(groups).logprobs for ids in group
+            ],
+        }
+        table |= {
+            f"{name}, {way}": cells for way, cells in _rates(ways, rounds).items()
+        }
     return table
 
 
@@ -95,7 +149,12 @@ def measure_contexts(size: str, rounds: int, *, tiny: bool) -> Table:
         ways["torch"] = lambda ids: batched(theirs, ids)
     gc.collect()
     ways["jaxcontam"] = lambda ids: _logprobs(scorer.tokens(ids))
-    table = _rates(ways, sequences, config, rounds, peak)
+    table = _rates(
+        {name: functools.partial(way, sequences) for name, way in ways.items()},
+        rounds,
+        peak=peak,
+        flops=forward_flops(config, [len(ids) - 1 for ids in sequences]),
+    )
     table["jaxcontam"] |= {
         "batch tokens": scorer.batch_tokens,
         "attention": kernel_of_rows(config, "bfloat16", config.context, hardware()),
@@ -115,25 +174,23 @@ def _scorer(theirs: Any, dtype: Literal["float32", "bfloat16"]) -> Any:
 
 
 def _rates(
-    ways: Mapping[str, Way],
-    sequences: Sequence[np.ndarray],
-    config: DecoderConfig,
+    ways: Mapping[str, Callable[[], list[np.ndarray]]],
     rounds: int,
-    peak: Mapping[str, float],
+    *,
+    peak: Mapping[str, float] | None = None,
+    flops: float = 0.0,
 ) -> Table:
-    """Ways in turn on the same sequences, one of them `jaxcontam`.
+    """Ways in turn to the same scores, one of them `jaxcontam`.
 
     Returns:
-        A row a way: target tokens a second of every round, the share of the best matrix
-        products, seconds beside ours, and the largest difference from our scores.
+        A row a way: scored tokens a second of every round, the share of the best matrix
+        products if there is a `peak`, seconds beside ours, and the largest difference
+        from our scores.
 
     Raises:
         RuntimeError: If a way does not score the same model.
     """
-    timed = interleaved(
-        {name: lambda way=way: way(sequences) for name, way in ways.items()}, rounds
-    )
-    lengths = [len(ids) - 1 for ids in sequences]
+    timed = interleaved(ways, rounds)
     ours = np.concatenate(timed.last["jaxcontam"])
     rates: Table = {}
     for name, seconds in timed.seconds.items():
@@ -143,9 +200,7 @@ def _rates(
                 f"{name} does not score the same model: it differs by "
                 f"{differences.mean()} on average, scores spread by {ours.std()}"
             )
-        rates[name] = speed_cells(
-            seconds, sum(lengths), forward_flops(config, lengths), peak
-        ) | {
+        rates[name] = speed_cells(seconds, ours.size, flops, peak) | {
             "/ ours": timed.ratio(name, "jaxcontam"),
             "difference": float(differences.max()),
             "first s": timed.first_seconds[name],
@@ -154,12 +209,18 @@ def _rates(
 
 
 def speed_cells(
-    seconds: Sequence[float], n_tokens: int, flops: float, peak: Mapping[str, float]
+    seconds: Sequence[float],
+    n_tokens: int,
+    flops: float,
+    peak: Mapping[str, float] | None,
 ) -> dict[str, Any]:
     """Tokens a second of each round, and of the median one the share of the peak."""
+    rates = {"tokens/s": [n_tokens / one for one in seconds]}
+    if peak is None:
+        return rates
     best = max(peak.values())
     return {
-        "tokens/s": [n_tokens / one for one in seconds],
+        **rates,
         "of the products": flops / float(np.median(seconds)) / best,
         "products TF/s": 1e-12 * best,
     }
@@ -189,17 +250,21 @@ def one_by_one(model: Any, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
     return scores
 
 
-def batched(model: Any, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
+def batched(
+    model: Any, sequences: Sequence[np.ndarray], read: Sequence[int] | None = None
+) -> list[np.ndarray]:
     """Torch with care: batches of like lengths, sdpa, logits of some positions a time.
 
-    Padding stands at the end, where causal attention never looks back from, so no mask
-    is needed and sdpa takes its causal path. Log-softmax is float32 in every dtype.
+    Of each sequence the first `read` ids (1 by default) are not scored. Padding stands
+    at the end, where causal attention never looks back from, so no mask is needed and
+    sdpa takes its causal path. Log-softmax is float32 in every dtype.
     """
     import torch
 
     n_tokens, n_positions = _BATCHES[model.device.type]
     head = model.get_output_embeddings()
     scores: list[np.ndarray] = [np.empty(0, np.float32)] * len(sequences)
+    read = [1] * len(sequences) if read is None else read
     with torch.inference_mode():
         for rows in batches_of(sequences, n_tokens):
             own = [sequences[i] for i in rows]
@@ -209,7 +274,9 @@ def batched(model: Any, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
                 padded[row, : len(ids)] = ids
             tokens = torch.from_numpy(padded).to(model.device)
             hidden = model.base_model(tokens[:, :-1], use_cache=False).last_hidden_state
-            is_target = np.arange(1, longest) < np.array([[len(ids)] for ids in own])
+            place = np.arange(1, longest)
+            is_target = place < np.array([[len(ids)] for ids in own])
+            is_target &= place >= np.array([[read[i]] for i in rows])
             places = torch.from_numpy(is_target).to(model.device)
             losses = [
                 torch.nn.functional.cross_entropy(
@@ -222,7 +289,7 @@ def batched(model: Any, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
                 )
             ]
             found = -torch.cat(losses).cpu().numpy()
-            cuts = np.cumsum([len(ids) - 1 for ids in own])[:-1]
+            cuts = np.cumsum(is_target.sum(axis=1))[:-1]
             for i, part in zip(rows, np.split(found, cuts), strict=True):
                 scores[i] = part
     return scores

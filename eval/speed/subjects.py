@@ -10,7 +10,7 @@ from jaxcontam.models.config import DecoderConfig, gpt2_shape, llama_shape
 from jaxcontam.models.families import FAMILIES
 from train.config import PRESETS
 
-CPU_SIZES = ("124m", "30m")
+CPU_SIZES = ("124m", "135m", "30m")
 """Shapes that are timed on one core."""
 
 
@@ -49,9 +49,19 @@ _7B = llama_shape(
     d_ff=11_008,
     context=2048,
 )
+# That of SmolLM2-135M, a published config.
+_135M = llama_shape(
+    vocab_size=49_152,
+    d_model=576,
+    n_layers=30,
+    n_heads=9,
+    d_ff=1536,
+    context=1024,
+)
 _SUBJECTS = {
     "30m": Subject(config=_30M, n_rows=8, row_tokens=512),
     "124m": Subject(config=PRESETS["124m"].decoder, n_texts=512, n_rows=16),
+    "135m": Subject(config=dataclasses.replace(_135M, n_kv_heads=3)),
     "1.4b": dataclasses.replace(_KEPT, remat=True, micro_batches=1),
     "1.4b_kept": _KEPT,
     "7b": Subject(config=dataclasses.replace(_7B, tied=False), n_texts=32, n_rows=1),

@@ -82,7 +82,8 @@ def test_other_devices_than_one_accelerator_are_refused(
 
 
 def test_shapes_have_the_sizes_that_they_are_named_by():
-    sizes = {"30m": 0.03e9, "124m": 0.124e9, "1.4b": 1.4e9, "7b": 6.7e9}
+    sizes = {"30m": 0.03e9, "124m": 0.124e9, "135m": 0.135e9, "1.4b": 1.4e9}
+    sizes["7b"] = 6.7e9
     for size, wanted in sizes.items():
         config = subject(size, tiny=False).config
         shapes = nnx.eval_shape(lambda config=config: random_decoder(config))
