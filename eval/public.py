@@ -84,8 +84,9 @@ class Public(ResumedFlags):
         for file in self.files:
             if not file.is_file():
                 raise InputError(f"--files {file}: no such file")
-        is_new = self.reference is not None and self.reference not in self.models
-        words = (*self.models, *([self.reference] if is_new else []))
+        words = [*self.models]
+        if self.reference is not None and self.reference not in words:
+            words.append(self.reference)
         names = Counter(map(_name, words))
         if twice := [name for name, n in names.items() if n > 1]:
             raise InputError(
