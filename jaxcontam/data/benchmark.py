@@ -34,13 +34,15 @@ from jaxcontam.data.model_files import GGUF
 from jaxcontam.data.tables import SUFFIX as TABLE_SUFFIX
 from jaxcontam.data.tables import CsvTable, Record, is_table, read_table
 from jaxcontam.data.templates import (
-    array_elements,
     check_template,
+    element_spans,
     field_of,
     fill_template,
+    holds_rows,
     is_missing,
     json_fault,
     null_words,
+    rows_place,
     text_if_any,
 )
 from jaxcontam.errors import InputError
@@ -63,8 +65,8 @@ class Benchmark:
         rows: The parsed record of each example; None for plain lines.
         order_provenance: `unknown` where a task's code made the order, or TFDS
             may have shuffled it.
-        left_out: Phrases on what of the file is no example, or named by its place, and
-            on rows that are read whole.
+        left_out: Phrases on what of the file is no example, or named by its place, on
+            the key under which rows stand, and on rows that are read whole.
     """
 
     name: str
@@ -116,8 +118,8 @@ def load_benchmark(
     """Read a benchmark file in its published order.
 
     Args:
-        path: A .jsonl, .json (array), .csv, .tsv (with header), .parquet or .txt file,
-            all but .parquet also as .gz;
+        path: A .jsonl, .json (an array, or an object that holds one), .csv, .tsv (with
+            header), .parquet or .txt file, all but .parquet also as .gz;
             `hf:ORG/NAME[@REVISION][:CONFIG]:SPLIT`; `tfds:NAME/SPLIT`, see
             `jaxcontam.data.tfds_split`; or a task of lm-evaluation-harness, see
             `read_task`.
@@ -221,7 +223,7 @@ def _file_records(
             _check_lengths(path)
         text = read_text(path, suffixes=(*SUFFIXES, TABLE_SUFFIX), packed=True)
         suffix = _suffix(path)
-        if lines_in_json and suffix == ".json" and not text.lstrip().startswith("["):
+        if lines_in_json and suffix == ".json" and not holds_rows(text):
             suffix = ".jsonl"
         left_out: tuple[str, ...] = ()
         if suffix in _DELIMITERS:
@@ -231,6 +233,10 @@ def _file_records(
             left_out = table.notes
             if no_header:
                 left_out += (f"columns are named by position, {table.span}",)
+        elif suffix == ".json":
+            place, left_out = rows_place(path, text)
+            records = list(itertools.islice(_elements(path, text, place), limit))
+            blank = 0
         else:
             records = parse_records(path, text, suffix=suffix, limit=limit)
             # What ends the file is no line that somebody misses.
@@ -387,7 +393,7 @@ def parse_records(
     if suffix == ".jsonl":
         found = _json_lines(path, text)
     elif suffix == ".json":
-        found = _json_array(path, text)
+        found = _elements(path, text, rows_place(path, text)[0])
     elif suffix in _DELIMITERS:
         table = CsvTable(path, text, _DELIMITERS[suffix], no_header=no_header)
         found = table.rows()
@@ -437,9 +443,9 @@ def _json_hint(path: Path, text: str, fault: Exception) -> str:
     return "write one JSON value per line, or use .txt for any text"
 
 
-def _json_array(path: Path, text: str) -> Iterator[Record]:
-    """Elements of one array: an object as its source text, a string as its value."""
-    for number, (value, start, end) in enumerate(array_elements(path, text), 1):
+def _elements(path: Path, text: str, place: int) -> Iterator[Record]:
+    """Elements of an array: an object as its source text, a string as its value."""
+    for number, (value, start, end) in enumerate(element_spans(text, place), 1):
         yield (
             f"{path}: element {number}",
             value if isinstance(value, str) else text[start:end],

@@ -23,7 +23,7 @@ from jaxcontam.data.benchmark import (
     read_text,
 )
 from jaxcontam.data.files import Commitment, check_file
-from jaxcontam.data.templates import array_elements
+from jaxcontam.data.templates import element_spans, rows_place
 from jaxcontam.errors import InputError
 
 METHOD = "hmac-sha256-sort"
@@ -235,7 +235,8 @@ def cut_records(path: Path, text: str, *, no_header: bool = False) -> RecordFile
     body = text.removeprefix(_MARK)
     n_mark = len(text) - len(body)
     if path.suffix.lower() == ".json":
-        spans = [(start, end) for _, start, end in array_elements(path, body)]
+        place, _ = rows_place(path, body)
+        spans = [(start, end) for _, start, end in element_spans(body, place)]
     else:
         records = parse_records(path, body, no_header=no_header)
         spans = _spans(body, [raw for _, raw, _ in records])

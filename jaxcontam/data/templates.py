@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxcontam.arguments import NamedFields, check_fields
+from jaxcontam.data.records import are_rows
 from jaxcontam.errors import InputError, nearest
 
 Path = tuple[str | int, ...]
@@ -24,6 +25,7 @@ _DECODER = json.JSONDecoder()
 
 
 _PLACES = "write {question}, {data.question} or {choices[0]}; {{ and }} are braces"
+_ROWS = "write one array in a .json file; name a file with one value per line .jsonl"
 _BRACE = re.compile("[{}]")
 _STEPS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
@@ -297,21 +299,56 @@ def element_spans(raw: str, start: int) -> Iterator[tuple[Any, int, int]]:
             place = _skip_space(raw, place + 1)
 
 
-def array_elements(path: pathlib.Path, text: str) -> Iterator[tuple[object, int, int]]:
-    """Elements of a file's array: value, start and end of its source text."""
+def rows_place(path: pathlib.Path, text: str) -> tuple[int, tuple[str, ...]]:
+    """Where the array of a file's rows starts, and words on what is read of an object.
+
+    The file is one array, or one object of which one value is an array of objects or
+    of strings: BIG-Bench Hard's files have `canary` and `examples`.
+    """
     start = len(text) - len(text.lstrip())
     try:
-        if text[start : start + 1] != "[":
+        if text[start : start + 1] not in ("[", "{"):
             raise json.JSONDecodeError("expected an array", text, start)
-        json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as e:
         line = f":{e.lineno}" if isinstance(e, json.JSONDecodeError) else ""
         raise InputError(
             f"{path}{line}: not a JSON array ({json_fault(e)})",
-            hint="write one array in a .json file; name a file with one value per line "
-            ".jsonl",
+            hint=_ROWS,
         ) from e
-    return element_spans(text, start)
+    if not isinstance(value, dict):
+        return start, ()
+    keys = _keys_of_rows(value)
+    if len(keys) != 1:
+        found = f"{len(keys)} arrays of rows: {', '.join(keys)}"
+        if not keys:
+            found = f"no array of rows (it has: {', '.join(value) or 'nothing'})"
+        raise InputError(
+            f"{path}: a JSON object with {found}",
+            hint="write one of them to a .json file of its own" if keys else _ROWS,
+        )
+    others = ", ".join(key for key in value if key != keys[0])
+    words = f"rows are those of {keys[0]!r}" + (f"; left out: {others}" * bool(others))
+    return json_span(text, (keys[0],))[0], (words,)
+
+
+def holds_rows(text: str) -> bool:
+    """True if JSON is one array, or one object with an array of rows."""
+    if text.lstrip().startswith("["):
+        return True
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and bool(_keys_of_rows(value))
+
+
+def _keys_of_rows(value: Mapping[str, object]) -> list[str]:
+    return [
+        key
+        for key, rows in value.items()
+        if isinstance(rows, list) and are_rows(set(map(type, rows)))
+    ]
 
 
 def json_fault(e: Exception) -> str:

@@ -12,6 +12,7 @@ import dataclasses
 import math
 
 import numpy as np
+from scipy import stats
 
 # Sums of the same numbers in another order differ by less than this, relative.
 _ROUNDING = 1e-12
@@ -29,6 +30,30 @@ def holm(p_values_N: np.ndarray) -> np.ndarray:
     adjusted = np.empty(n)
     adjusted[ascending] = np.minimum(1.0, np.maximum.accumulate(scaled))
     return adjusted
+
+
+def fisher(p_values_N: np.ndarray) -> float:
+    """Fisher's combined p-value; small if some null hypothesis of several is false.
+
+    It does not say which, and holds its level only if the p-values are independent.
+    Where they are discrete it errs upwards.
+
+    Args:
+        p_values_N: In [0, 1]; below the smallest normal float they count as that.
+
+    Returns:
+        P(chi2 with 2 N degrees of freedom >= -2 sum of log p), in [0, 1].
+
+    Raises:
+        ValueError: If there is none, or one is outside [0, 1].
+
+    Source:
+        Fisher (1932), "Statistical Methods for Research Workers", section 21.1.
+    """
+    if not len(p_values_N) or not ((p_values_N >= 0) & (p_values_N <= 1)).all():
+        raise ValueError(f"p_values must be some numbers in [0, 1], got {p_values_N}")
+    logs_N = np.log(np.maximum(p_values_N, np.finfo(np.float64).tiny))
+    return float(stats.chi2.sf(-2 * logs_N.sum(), 2 * len(logs_N)))
 
 
 def benjamini_hochberg(p_values_N: np.ndarray) -> np.ndarray:

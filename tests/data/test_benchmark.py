@@ -90,6 +90,26 @@ def test_array_elements_keep_their_source_text_and_strings_their_value(write):
     assert found.rows == ({"a": 1.0}, None, None, None, {"b": {"c": []}})
 
 
+@pytest.mark.parametrize(
+    ("head", "end", "words"),
+    [
+        # BIG-Bench Hard, SQuAD, and one whose last equal key counts, as in parsers.
+        ('{"canary": "guid [1]",\n "examples" :', "\n}\n", "; left out: canary"),
+        ('{"examples":', ',"n": [1, "x"], "e": []}', "; left out: n, e"),
+        ('{"examples": [{}], "examples": ', "}", ""),
+    ],
+)
+def test_rows_may_be_the_one_array_of_an_object(write, head, end, words):
+    for rows in ('[{"a" :1.0}, {"b": ["x", "y"]} ]', '["two ] \\u00e9","b"]'):
+        array = load_benchmark(write("array.json", rows))
+        content = f"\ufeff {head}{rows}{end}"
+        found = load_benchmark(write("set.json", content))
+        assert (found.texts, found.rows) == (array.texts, array.rows)
+        assert found.left_out == (f"rows are those of 'examples'{words}",)
+        packed = write("set.json.gz", gzip.compress(content.encode()))
+        assert texts_of(packed, limit=1) == list(array.texts[:1])
+
+
 @pytest.mark.parametrize(("name", "comma"), [("set.csv", ","), ("set.tsv", "\t")])
 def test_quoted_row_over_several_lines_is_one_example(write, name, comma):
     rows = [f'"one\r\ntwo\n\nthree"{comma}1', f'"say ""{comma}"""{comma}2', f"x{comma}"]
@@ -154,6 +174,7 @@ def test_groups_are_the_values_of_a_field_that_every_record_has(write):
 
 
 ARRAY = ":{}: not a JSON array (expected an array, column {})"
+OBJECT, HAS = "a JSON object with", "rows (it has: q, b)"
 PLAIN = ":1: no field 'q' (the example is plain text)"
 WHOLE = "leave out --text"
 EMPTY = ": no examples", "nothing to test in this file"
@@ -186,7 +207,17 @@ WIDTH = ":4: {} columns (the header has 2)"
         ("a.jsonl", '{"q": 1}\n{"q": "', {}, ":2: not JSON (Unt", "cut short"),
         ("a.jsonl", '[\n{"q": 1}\n]\n', {}, ":1: not JSON (Exp", "name it a.json"),
         ("a.jsonl", '[{"q": 1}, {}]\n', {}, ":1: one JSON array, not one value", ""),
-        ("a.json", '{"q": 1}', {}, ARRAY.format(1, 1), ""),
+        ("a.json", '{"q": 1, "b": [1]}', {}, f": {OBJECT} no array of {HAS}", ".jsonl"),
+        ("a.json", '{"q": ["x", {}]}', {}, "no array of rows (it has: q)", ".jsonl"),
+        ("a.json", "{}", {}, "no array of rows (it has: nothing)", ".jsonl"),
+        ("a.json", '{"q": 1}\n{"q": 2}', {}, ":2: not a JSON array (Extra d", ".jsonl"),
+        (
+            "a.json",
+            '{"q": ["x"], "n": 1, "b": [{}, {}]}',
+            {},
+            f": {OBJECT} 2 arrays of rows: q, b",
+            "write one of them to a .json file of its own",
+        ),
         ("a.json", "\n\n 1", {}, ARRAY.format(3, 2), ".jsonl"),
         ("a.json", '["a",\n "b" "c"]', {}, ":2: not a JSON array (Expecting ','", ""),
         ("a.txt", "one\n", Q, PLAIN, WHOLE),

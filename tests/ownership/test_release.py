@@ -29,6 +29,7 @@ FILES = {
     "a.jsonl": b'{"q": "caf\\u00e9",  "n":1.0}\n{"n": 1e0}\n\n  {"q":"x"} \n{"n": 1e0}',
     "b.jsonl": b"\xef\xbb\xbf" + b"".join(b'{"i": %d}\r\n' % i for i in range(30)),
     "c.json": b'[ {"q": "a"},\n  "tw\\u006f",\n\t[3] , {"q":"a"}]\n',
+    "o.json": b'{"c": "[x]", "examples" : [{"q": "a"}, {"q":"b"},{}] ,\n "n": 1}\n',
     "d.csv": b'q,a\r\n"one, \r\ntwo",1\r\n"say ""so""",2\r\nq,a\r\nplain , 3',
     "e.tsv": b"q\ta\nq\t1\n\nx\t 2\nz\t3\n",
     "f.txt": "x\nxx\nein\u2028Satz\n\n  x\nd\u00e9j\u00e0\n".encode(),

@@ -12,6 +12,7 @@ from jaxcontam.stats.multiple import (
     benjamini_yekutieli,
     calibrated_e,
     e_bh,
+    fisher,
     holm,
     max_t,
     shared_sums,
@@ -31,6 +32,26 @@ def test_holm_multiplies_by_the_number_of_hypotheses_left_up_to_one():
     adjusted = holm(np.array([0.01, 0.04, 0.03, 0.005]))
     np.testing.assert_allclose(adjusted, [0.03, 0.06, 0.06, 0.02])
     np.testing.assert_array_equal(holm(np.array([0.7, 0.9])), [1.0, 1.0])
+
+
+def test_fishers_p_of_two_is_the_chance_of_so_small_a_product():
+    # Of two uniform numbers: P(U V <= q) = q (1 - log q). One alone is itself.
+    for first, second in ((0.2, 0.3), (1.0, 0.01), (1.0, 1.0), (1e-9, 0.5)):
+        q = first * second
+        expected = q * (1 - math.log(q))
+        assert fisher(np.array([first, second])) == pytest.approx(expected, rel=1e-12)
+    assert fisher(np.array([0.37])) == pytest.approx(0.37, rel=1e-12)
+    many = np.random.default_rng(0).uniform(size=43)
+    witness = scipy.stats.combine_pvalues(many, method="fisher").pvalue
+    assert fisher(many) == pytest.approx(witness, rel=1e-12)
+    # A p that underflowed is small, not nothing.
+    assert 0 < fisher(np.array([0.0, 1.0])) < 1e-300
+
+
+@pytest.mark.parametrize("p_values", [[], [1.1], [-0.1, 0.5], [0.5, math.nan]])
+def test_fishers_p_is_of_numbers_between_0_and_1(p_values):
+    with pytest.raises(ValueError, match=r"p_values must be some numbers in \[0, 1\]"):
+        fisher(np.array(p_values))
 
 
 @pytest.mark.parametrize("level", [0.01, 0.05, 0.1, 0.5])

@@ -91,12 +91,18 @@ def unlearned(folder, stack, **_):
 
 
 def two_models(folder, **_):
-    """Small models with a tokenizer, and a benchmark."""
-    from tests.support.membership_model import MEMBERS
+    """Small models with a tokenizer."""
     from tests.support.unlearning_models import write_pair
 
+    return ["--models", *write_pair(folder)[:2]]
+
+
+def models_and_files(folder, **_):
+    """These, and a benchmark."""
+    from tests.support.membership_model import MEMBERS
+
     file = lines(folder / "asked.jsonl", [{"text": text} for text in MEMBERS])
-    return ["--models", *write_pair(folder)[:2], "--files", file]
+    return [*two_models(folder), "--files", file]
 
 
 def one_model(folder, **_):
@@ -167,10 +173,10 @@ _HOLDS = {
     "overlap": {"hits": ""},
     "power": {"populations": "name seeds", "power": f"test copies level {_POWER}"},
     "quickstart": {"results": "benchmark method copies verdict"},
+    "public": {"rows": "model file group verdict refused"},
     "real_models": {
         "parity": "model texts way n_tokens worst mean",
         "natural": "model kind law direction_p refused verdict",
-        "wild": "model file verdict refused",
     },
     "real_quickstart": {"results": "benchmark method verdict p_value"},
     "reference_rule": {"cells": "kind n_strata share noise found scaled"},
@@ -193,6 +199,7 @@ _NEEDS = {
     "canaries": canary_files,
     "known_models": mirror,
     "leaderboard": documented_entry,
+    "public": models_and_files,
     "quickstart": pulse,
     "real_models": two_models,
     "real_quickstart": one_model,
