@@ -1,6 +1,6 @@
 """What do audits say of public models and public benchmark files?
 
-Question: of each pair of a model and a file, what does an audit say as a user runs it,
+Question: what does an audit, as a user runs it, say of each pair of a model and a file,
 alone and beside a reference; and what did others publish? Table 2 of Oren et al.,
 arXiv:2310.17623, has five models and eight benchmarks; it combines MMLU's files by
 Fisher's method. `public.toml` has the published p-values.
@@ -9,6 +9,7 @@ that of the paper's table. Hardware: that of `jaxcontam audit`, for a model and 
 reference at a time; a killed run goes on where it stopped. Headline: none yet.
 """
 
+import contextlib
 import dataclasses
 import functools
 import gc
@@ -16,7 +17,7 @@ import itertools
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,6 +38,7 @@ from eval.study import (
     told,
 )
 from jaxcontam.errors import InputError
+from jaxcontam.models.checkpoint import model_fingerprint
 from jaxcontam.orders.design import design_of
 from jaxcontam.orders.methods import methods_to_score
 from jaxcontam.reports.report_files import data_digest
@@ -52,12 +54,12 @@ class Public(ResumedFlags):
     """Audit public models on public benchmark files."""
 
     models: tuple[str, ...]
-    """Model directories, .gguf files or hub names; of two, each is the other's
+    """Model directories, .gguf files or hub names; each of two is the other's
     reference."""
     files: tuple[Path, ...]
     """Benchmark files in their published order."""
     reference: str | None = None
-    """Reference of all models (default: of two, the other one; else none)."""
+    """Reference of all models (default: the other one of two; else none)."""
     tests: str | None = None
     """Order tests, comma-separated, the first decides (default: direction); sharded_t
     is the paper's."""
@@ -87,12 +89,8 @@ class Public(ResumedFlags):
         words = [*self.models]
         if self.reference is not None and self.reference not in words:
             words.append(self.reference)
-        names = Counter(map(_name, words))
-        if twice := [name for name, n in names.items() if n > 1]:
-            raise InputError(
-                f"two models are named {twice[0]!r}",
-                hint="records go by these names: rename one",
-            )
+        _check_once("models", map(_stem, words))
+        _check_once("files", map(str, self.files))
         takes_reference = self._takes_reference  # an unknown test is refused here
         if self.reference is not None and not takes_reference:
             raise InputError(
@@ -111,13 +109,13 @@ class Public(ResumedFlags):
             # One model and its reference at a time are in memory.
             opened = functools.cache(self._opened)
             other = self._reference_of(model)
-            names = [_name(one) for one in (model, other) if one is not None]
+            weights = [_weights(one) for one in (model, other) if one is not None]
             for file in self.files:
                 name = f"{self._kind}-{_stem(model)}-{file.stem}-{digests[file][-8:]}"
-                inputs = digests[file], self._most, names, *self._unusual
+                inputs = digests[file], self._most, weights, *self._unusual
                 if (kept := records.read(name, *inputs)) is None:
                     say(name)
-                    with told(f"{_name(model)}, {file}", failed):
+                    with told(f"{_stem(model)}, {file}", failed):
                         kept = self._audited(file, opened, model, other)
                         records.write(name, kept, *inputs)
                 if kept is not None:
@@ -147,10 +145,7 @@ class Public(ResumedFlags):
 
     @property
     def _unusual(self) -> list[dict[str, Any]]:
-        """What a record depends on besides file, limit and models; [] by default.
-
-        Part `wild` of `eval.real_models`, which this study was, kept records by these.
-        """
+        """What a record depends on besides file, limit and models; [] by default."""
         dtype = {} if self.dtype == "float32" else {"dtype": self.dtype}
         more = self._design | dtype
         return [more] if more else []
@@ -159,7 +154,7 @@ class Public(ResumedFlags):
     def _kind(self) -> str:
         """How names of records begin: one design does not replace those of another."""
         more = (str(one) for unusual in self._unusual for one in unusual.values())
-        return re.sub(r"[^\w.]+", "-", "-".join(("wild", *more))).strip("-")
+        return re.sub(r"[^\w.]+", "-", "-".join(("public", *more))).strip("-")
 
     @property
     def _test_names(self) -> tuple[str, ...]:
@@ -259,12 +254,24 @@ def _published(group: str, model: str, test: str) -> str:
     return data_file(__file__).get(group.lower(), {}).get(model.partition("@")[0], "")
 
 
-def _name(model: str) -> str:
-    return Path(model).name
+def _check_once(what: str, names: Iterable[str]) -> None:
+    if twice := [name for name, n in Counter(names).items() if n > 1]:
+        raise InputError(
+            f"--{what}: {twice[0]!r} twice",
+            hint="records go by name: leave one out, or rename it",
+        )
+
+
+@functools.cache
+def _weights(model: str) -> str:
+    """Fingerprint of a model that is here, else its name."""
+    with contextlib.suppress(InputError):  # it is told of where the model is opened
+        return model_fingerprint(model) if Path(model).exists() else model
+    return model
 
 
 def _stem(model: str) -> str:
-    return _name(model).removesuffix(".gguf")
+    return Path(model).name.removesuffix(".gguf")
 
 
 def _grids(rows: Sequence[_Row], tests: Sequence[str]) -> list[Grid]:

@@ -86,15 +86,15 @@ class Power(ResumedFlags):
         inputs = functools.partial(inputs_of, corpus)
         populations = {"pulse": PULSE} if self.tiny else POPULATIONS
         wanted = [populations[name] for name in self.only or populations]
-        together = self.together
-        if together is None:
-            together = 1 if jax.default_backend() == "cpu" else _TOGETHER
+        tasks = self._tasks(wanted)
+        finished = kept_records(kept, tasks, inputs)
+        chunks = self._chunks([task for task in tasks if task not in finished])
         found, failures = made_records(
             kept,
-            self._tasks(wanted),
+            tasks,
             inputs,
-            functools.partial(maker, docs.documents, questions, together=together),
-            n_processes=self.processes if together == 1 else 1,
+            functools.partial(maker, docs.documents, questions, chunks=chunks),
+            n_processes=1 if chunks else self.processes,
         )
         # One table of all that is finished.
         others = [one for one in populations.values() if one not in wanted]
@@ -122,6 +122,20 @@ class Power(ResumedFlags):
             figures=power_figures(table),
             earlier_seconds=kept.earlier_seconds,
         )
+
+    def _chunks(self, tasks: Sequence[Task]) -> list[list[Task]]:
+        """Models that are trained side by side; none where each is trained alone."""
+        size = self.together
+        if size is None:
+            is_alone = self.processes is not None or jax.default_backend() == "cpu"
+            size = 1 if is_alone else _TOGETHER
+        of_population = grouped(tasks, lambda task: task[0].name).values()
+        return [
+            own[i : i + size]
+            for own in of_population
+            for i in range(0, len(own), size)
+            if size > 1
+        ]
 
     def _tasks(self, populations: Sequence[Population]) -> list[Task]:
         usual = _TINY_MODELS if self.tiny else _MODELS

@@ -199,34 +199,46 @@ def inputs_of(corpus: str, task: tuple[Population, int]) -> tuple[Any, ...]:
 
 
 def maker(
-    documents: Sequence[str], questions: Sequence[str], *, together: int = 1
+    documents: Sequence[str],
+    questions: Sequence[str],
+    *,
+    chunks: Sequence[Sequence[tuple[Population, int]]] = (),
 ) -> Callable[[tuple[Population, int]], Fields]:
     """Function that trains and tests a model, with sets of the questions.
 
-    It encodes a vocabulary's texts once, and trains models of `together` seeds, counted
-    up from one that is asked for, side by side; seeds must be asked for in this order.
+    It encodes a vocabulary's texts once. Models of a chunk, of one population, are
+    trained side by side when the first of them is asked for.
     """
     texts: dict[tuple[int, Data, int], Texts] = {}
-    trained: dict[tuple[str, int], TrainedModel] = {}
+    chunk_of = {task: chunk for chunk in chunks for task in chunk}
+    trained: dict[tuple[Population, int], TrainedModel | Exception] = {}
+
+    def made_of(task: tuple[Population, int], own: Texts) -> TrainedModel:
+        one, seed = task
+        if task not in chunk_of:
+            return train_model(one, own, seed=seed)
+        if task not in trained:
+            chunk = chunk_of[task]
+            try:
+                made = train_side_by_side(one, own, seeds=[seed for _, seed in chunk])
+            except Exception as e:
+                # Too little memory for one is too little for the others.
+                made = [e] * len(chunk)
+            trained.clear()
+            trained.update(zip(chunk, made, strict=True))
+        if isinstance(found := trained.pop(task), Exception):
+            raise found
+        return found
 
     def make(task: tuple[Population, int]) -> Fields:
-        one, seed = task
+        one, _ = task
         kind = (one.config.decoder.vocab_size, one.config.data, one.joined)
         if kind not in texts:
             # Neighbours in the documentation, mostly of one page.
             starts = range(0, len(questions) - one.joined + 1, one.joined)
             pool = [" ".join(questions[i : i + one.joined]) for i in starts]
             _, texts[kind] = read_texts(documents, pool, one.config)
-        if together == 1:
-            return _tested_model(
-                one, texts[kind], train_model(one, texts[kind], seed=seed)
-            )
-        if (one.name, seed) not in trained:
-            trained.clear()
-            seeds = range(seed, seed + together)
-            made = train_side_by_side(one, texts[kind], seeds=seeds)
-            trained.update({(one.name, model.planned.seed): model for model in made})
-        return _tested_model(one, texts[kind], trained.pop((one.name, seed)))
+        return _tested_model(one, texts[kind], made_of(task, texts[kind]))
 
     return make
 

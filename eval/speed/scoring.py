@@ -255,7 +255,7 @@ def batched(
 ) -> list[np.ndarray]:
     """Torch with care: batches of like lengths, sdpa, logits of some positions a time.
 
-    Of each sequence the first `read` ids (1 by default) are not scored. Padding stands
+    The first `read` ids of each sequence (1 by default) are not scored. Padding stands
     at the end, where causal attention never looks back from, so no mask is needed and
     sdpa takes its causal path. Log-softmax is float32 in every dtype.
     """

@@ -49,7 +49,7 @@ _7B = llama_shape(
     d_ff=11_008,
     context=2048,
 )
-# That of SmolLM2-135M, a published config.
+# The shape of SmolLM2-135M, with a context of 1,024; key heads are set below.
 _135M = llama_shape(
     vocab_size=49_152,
     d_model=576,

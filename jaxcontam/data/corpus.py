@@ -1,10 +1,9 @@
 """A training corpus as a stream of documents, in bounded memory.
 
-Documents are the lines of .jsonl, the elements of a .json array or of the one array of
-objects or strings in a .json object (any other .json file is read as .jsonl), the rows
-of .csv and .tsv, whole .txt files, the pages of .warc and .wet files; each also as .gz
-or .zst; and rows of .parquet files. What cannot be read is skipped, and named by a
-`Fault`.
+Documents are the lines of .jsonl, the elements of a .json array (a .json file that
+starts with anything else is read as .jsonl), the rows of .csv and .tsv, whole .txt
+files, the pages of .warc and .wet files; each also as .gz or .zst; and rows of .parquet
+files. What cannot be read is skipped, and named by a `Fault`.
 """
 
 import codecs
@@ -29,7 +28,8 @@ from jaxcontam.data.records import (
     UnreadableError,
     csv_rows,
     escaped_byte,
-    json_file,
+    is_array,
+    json_elements,
     json_lines,
 )
 from jaxcontam.errors import InputError
@@ -182,8 +182,8 @@ def read_documents(
                 found = warc_records(stream)
             elif suffix in _DELIMITERS:
                 found = csv_rows(stream, _DELIMITERS[suffix])
-            elif suffix == ".json":
-                found = json_file(stream, text_field=text_field)
+            elif suffix == ".json" and is_array(stream):
+                found = json_elements(stream)
             elif suffix == ".txt":
                 found = _text_lines(stream)
             else:

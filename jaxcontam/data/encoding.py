@@ -173,19 +173,21 @@ def file_tokenizer(path: Path) -> Tokenizer:
     tokenizer.add_tokens([*added.values()])
     bos = fields.get("bos_token")
     bos = bos.get("content") if isinstance(bos, dict) else bos
-    bos_id = tokenizer.token_to_id(bos) if isinstance(bos, str) else None
-    if fields.get("add_bos_token") is True and bos_id is not None:
+    if fields.get("add_bos_token") is True and isinstance(bos, str):
         add_first(tokenizer, bos)
     return tokenizer
 
 
 def add_first(tokenizer: Tokenizer, token: str) -> None:
     """Let the tokenizer put a token of its own before a text, if it puts none there."""
-    if first_added(tokenizer) is None:
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=[f"{token}:0", "$A:0"],
-            special_tokens=[(token, tokenizer.token_to_id(token))],
-        )
+    token_id, own = tokenizer.token_to_id(token), tokenizer.post_processor
+    if token_id is None or first_added(tokenizer) is not None:
+        return
+    before = processors.TemplateProcessing(
+        single=[f"{token}:0", "$A:0"], special_tokens=[(token, token_id)]
+    )
+    several = [own, before]
+    tokenizer.post_processor = before if own is None else processors.Sequence(several)
 
 
 def first_added(tokenizer: Tokenizer) -> int | None:

@@ -1,4 +1,4 @@
-"""Streaming readers of JSON and CSV rows, in bounded memory.
+"""Streaming readers of JSON lines, JSON arrays and CSV rows, in bounded memory.
 
 A damaged record is a `Refusal`, and reading continues after it; damage after which no
 record can be told from the next is an `UnreadableError`.
@@ -90,151 +90,68 @@ def _count_values(text: str) -> int:
     return sum(map(text.count, ",[{"))
 
 
-def are_rows(kinds: set[type]) -> bool:
-    """True for the types in an array of rows: objects alone, or strings alone."""
-    return kinds in ({dict}, {str})
-
-
-def json_file(stream: BinaryIO, *, text_field: str) -> Records:
-    """Elements of a file's array, or of the one array of its object; else JSON lines.
-
-    An object that has the text itself is a line, whatever else it has.
-    """
-    sign = _first_sign(stream)
-    key = _rows_key(stream, text_field) if sign == b"{" else None
-    return json_lines(stream) if sign != b"[" and key is None else _array(stream, key)
-
-
-def _first_sign(stream: BinaryIO) -> bytes:
+def is_array(stream: BinaryIO) -> bool:
+    """True if the first character of a file, white space aside, is a bracket."""
     while block := stream.read(4096):
         if signs := block.removeprefix(_BOM).lstrip():
-            return signs[:1]
-    return b""
+            return signs.startswith(b"[")
+    return False
 
 
-def _rows_key(stream: BinaryIO, text_field: str) -> str | None:
-    """Key of the one array of rows in the one object of a file, if it is such a file.
-
-    What the file holds is parsed once, and none of it is kept.
-    """
-    reader, keys = _JsonReader(stream), []
-    try:
-        for key in reader.fields():
-            if key == text_field and reader.sign() == '"':
-                return None
-            if are_rows(reader.pass_over()):
-                keys.append(key)
-        if reader.sign():
-            return None
-    except UnreadableError:
-        return None
-    if len(keys) > 1:
-        raise UnreadableError(f"{len(keys)} arrays of rows: {', '.join(keys)}"[:200])
-    return keys[0] if keys else None
-
-
-def _array(stream: BinaryIO, key: str | None) -> Records:
-    """Elements of a file's array, or of the one under a key of its object."""
-    reader = _JsonReader(stream)
-    if key is None:
-        yield from enumerate(reader.elements(), 1)
-        if reader.sign():
-            raise UnreadableError("text after the end of the array")
-        return
-    for other in reader.fields():
-        if other == key:
-            yield from enumerate(reader.elements(), 1)
-            return
-        reader.pass_over()
-
-
-_scan = json.JSONDecoder().raw_decode
-
-
-class _JsonReader:
-    """Values of a file one after the other; it holds one of them, and a block."""
-
-    def __init__(self, stream: BinaryIO):
-        stream.seek(0)
-        self._stream = stream
-        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        self._text, self._at, self._is_at_end = "", 0, False
-
-    def fields(self) -> Iterator[str]:
-        """Keys of an object; the value of one is read before the next is asked for."""
-        self._take("{")
-        sign = "," if self.sign() != "}" else self._take("}")
-        while sign == ",":
-            key = self._value()
-            if not isinstance(key, str):
-                raise UnreadableError("not JSON (a key that is no string)")
-            self._take(":")
-            yield key
-            sign = self._take(",}")
-
-    def elements(self) -> Iterator[object]:
-        """Elements of an array."""
-        self._take("[")
-        sign = "," if self.sign() != "]" else self._take("]")
-        while sign == ",":
-            yield self._value()
-            sign = self._take(",]")
-
-    def pass_over(self) -> set[type]:
-        """Leave out a value; the types of its elements if it is an array."""
-        if self.sign() == "[":
-            return set(map(type, self.elements()))
-        self._value()
-        return set()
-
-    def sign(self) -> str:
-        """The next character but for white space; "" at the end of the file."""
-        while True:
-            found = _space.match(self._text, self._at)
-            self._at = found.end() if found else self._at
-            if self._at < len(self._text) or self._is_at_end:
-                return self._text[self._at : self._at + 1]
-            self._read()
-
-    def _take(self, signs: str) -> str:
-        sign = self.sign()
-        if not sign or sign not in signs:
-            found = repr(sign) if sign else "the end of the file"
-            expected = " or ".join(map(repr, signs))
-            raise UnreadableError(f"not JSON ({found} in place of {expected})")
-        self._at += 1
-        return sign
-
-    def _value(self) -> object:
-        while True:
-            self.sign()
-            try:
-                value, end = _scan(self._text, self._at)
-                if end == len(self._text) and not self._is_at_end:
-                    raise ValueError("the file ends")  # 12 may be the start of 123
-            except RecursionError as e:
-                raise UnreadableError("not JSON (nested too deeply)") from e
-            except ValueError as e:
-                if self._is_at_end or len(self._text) - self._at > MAX_RECORD:
-                    reason = e.msg if isinstance(e, json.JSONDecodeError) else str(e)
-                    raise UnreadableError(f"not JSON ({reason})") from e
-                # All of it is of one element.
-                if _is_crowded(self._text[self._at :]):
-                    raise UnreadableError(_CROWDED.reason) from e
-                self._read()
-            else:
-                self._at = end
-                return value
-
-    def _read(self) -> None:
-        # Twice as much each time: parsing again costs no more than it reads.
-        block = self._stream.read(max(BLOCK, len(self._text) - self._at))
-        self._is_at_end = not block
+def json_elements(stream: BinaryIO) -> Records:
+    """Elements of one array."""
+    stream.seek(0)
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    scan = json.JSONDecoder().raw_decode
+    text, at, number, is_at_end = "", 0, 0, False
+    while True:
         try:
-            text = self._decoder.decode(block, self._is_at_end)
-        except UnicodeDecodeError as e:
-            raise UnreadableError("not UTF-8") from e
-        self._text, self._at = self._text[self._at :] + text, 0
+            begin = _next_element(text, at, is_first=not number)
+            if begin is None:
+                rest = text[text.index("]", at) + 1 :].strip()
+                if rest or stream.read(BLOCK).strip():
+                    raise UnreadableError("text after the end of the array")
+                return
+            value, end = scan(text, begin)
+            if end == len(text) and not is_at_end:
+                raise ValueError("the file ends")  # 12 may be the start of 123
+        except RecursionError as e:
+            raise UnreadableError("not JSON (nested too deeply)") from e
+        except ValueError as e:
+            if is_at_end or len(text) - at > MAX_RECORD:
+                reason = e.msg if isinstance(e, json.JSONDecodeError) else str(e)
+                raise UnreadableError(f"not a JSON array ({reason})") from e
+            # All of it is of one element.
+            if _is_crowded(text[at:]):
+                raise UnreadableError(_CROWDED.reason) from e
+            # Twice as much each time: parsing again costs no more than it reads.
+            block = stream.read(max(BLOCK, len(text) - at))
+            is_at_end = not block
+            try:
+                text, at = text[at:] + decoder.decode(block, is_at_end), 0
+            except UnicodeDecodeError as fault:
+                raise UnreadableError("not UTF-8") from fault
+            continue
+        at, number = end, number + 1
+        yield number, value
+
+
+def _next_element(text: str, at: int, *, is_first: bool) -> int | None:
+    """Index of the next element; None after the last; ValueError if the text ends."""
+    at = _after_space(text, at)
+    begin = _after_space(text, at + 1)
+    if not is_first and text[at : at + 1] == "]":
+        return None
+    if begin >= len(text):
+        raise ValueError("the file ends")
+    if text[at] != ("[" if is_first else ","):
+        raise UnreadableError("not a JSON array (no comma between two elements)")
+    return None if is_first and text[begin] == "]" else begin
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _space.match(text, at)
+    return found.end() if found else at
 
 
 def csv_rows(stream: BinaryIO, delimiter: str) -> Records:

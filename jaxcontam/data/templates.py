@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxcontam.arguments import NamedFields, check_fields
-from jaxcontam.data.records import are_rows
 from jaxcontam.errors import InputError, nearest
 
 Path = tuple[str | int, ...]
@@ -333,21 +332,21 @@ def rows_place(path: pathlib.Path, text: str) -> tuple[int, tuple[str, ...]]:
 
 
 def holds_rows(text: str) -> bool:
-    """True if JSON is one array, or one object with an array of rows."""
-    if text.lstrip().startswith("["):
+    """True if JSON is one array, or one object over several lines: a line is a row."""
+    text = text.strip()
+    if text.startswith("["):
         return True
     try:
-        value = json.loads(text)
+        return "\n" in text and isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False
-    return isinstance(value, dict) and bool(_keys_of_rows(value))
 
 
 def _keys_of_rows(value: Mapping[str, object]) -> list[str]:
     return [
         key
         for key, rows in value.items()
-        if isinstance(rows, list) and are_rows(set(map(type, rows)))
+        if isinstance(rows, list) and set(map(type, rows)) in ({dict}, {str})
     ]
 
 

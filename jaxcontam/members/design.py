@@ -57,8 +57,8 @@ class MembershipDesign(TextFlags, NamedFields):
     neighbours from a masked model, or one that fills spans as T5 does, in torch
     (default: edits of words)."""
     no_prefix: bool = False
-    """Put no BOS or EOS before a text whose tokenizer puts none there, as the released
-    code of Min-K%; its first token is not scored then."""
+    """Put no BOS or EOS before a text whose tokenizer puts none there, as Min-K%'s
+    released code does; its first token is not scored then."""
     k: float = 20.0
     """Percentage of least likely tokens that the Min-K% family keeps."""
     reference: Any = None

@@ -6,10 +6,10 @@ no sequence twice: one that comes again, as a text without capitals does when it
 lowercased, is taken from the text's own pass.
 
 A text without a scored token has no score of any kind (NaN): an empty text, and a text
-of one token where the tokenizer has neither BOS nor EOS to put before it. A text of one
-token after BOS or EOS has every score. A text longer than the model's context is read
-in windows that move by half a context. A rewrite without a scored token counts as the
-text itself.
+of one token where no BOS or EOS stands before it: the tokenizer has none, or
+`no_prefix` leaves it out. A text of one token after BOS or EOS has every score. A text
+longer than the model's context is read in windows that move by half a context. A
+rewrite without a scored token counts as the text itself.
 
 Dimension key
     N  texts
@@ -106,11 +106,18 @@ def text_model(
     """Make a model of any kind ready to score texts; a rerun resumes from the store.
 
     With `no_prefix` nothing stands before a text but what its tokenizer puts there.
+
+    Raises:
+        InputError: If a server, or whoever made a file of scores, puts it there.
     """
-    # Ids before texts are those of a tokenizer of this library.
-    takes_away = no_prefix and model.prefix_id is not None
-    if takes_away and first_added(cast(Tokenizer, model.tokenizer)) is None:
-        model = dataclasses.replace(model, prefix_id=None)
+    if no_prefix and model.prefix_id is not None:
+        if not hasattr(model.tokenizer, "token_to_id"):
+            raise InputError(
+                f"--no-prefix: {model.info.name} has itself put a token before texts",
+                hint="leave it out",
+            )
+        if first_added(cast(Tokenizer, model.tokenizer)) != model.prefix_id:
+            model = dataclasses.replace(model, prefix_id=None)
     make = functools.partial(model.make_scorer, store=store, batch_tokens=batch_tokens)
     plain = make()
     with_moments = make(moments=True) if model.has_moments else None

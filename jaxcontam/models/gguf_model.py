@@ -42,6 +42,11 @@ _SPLITS = dict.fromkeys(("default", "gpt-2", "olmo", "mpt", "phi-2"), _GPT2_SPLI
 _SPLITS |= dict.fromkeys(
     ("smollm", "starcoder", "refact", "command-r", "codeshell"), _DIGITS
 )
+# Those of tokenizers that add BOS where a file does not say, by llama.cpp's loader.
+_ADD_BOS = {
+    *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral"),
+    *("midm-2.0", "lfm2", "jina-v5-nano", "tekken", "chameleon"),
+}
 
 
 def config_fields(path: Path) -> Fields:
@@ -566,9 +571,8 @@ def gguf_tokenizer(path: Path) -> Any:
                     pre_tokenizers.ByteLevel(add_prefix_space=False),
                 ]
             )
-        # A file that does not say is one of llama.cpp's first, or adds none.
-        is_first = fields.get("tokenizer_type") == "llama"
-        adds = file.fields.get("tokenizer.ggml.add_bos_token", is_first)
+        usual = fields.get("tokenizer_type") == "llama" or split in _ADD_BOS
+        adds = file.fields.get("tokenizer.ggml.add_bos_token", usual)
         if adds and "bos_token" in special:
             add_first(backend, special["bos_token"])
         loaded = PreTrainedTokenizerFast(tokenizer_object=backend, **special)

@@ -116,31 +116,6 @@ def test_a_long_text_file_comes_in_documents_that_repeat_an_end(tmp_path, monkey
     assert whole == text
 
 
-WRAPPED = '{{"canary": "[a]", "tags": [], "rows" : {}, "n": [1, {{}}]}} \n'
-
-
-@pytest.mark.parametrize("suffix", [".json", ".json.gz", ".json.zst"])
-def test_documents_may_be_the_one_array_of_an_object(tmp_path, suffix, monkeypatch):
-    rows = [{"text": text} for text in TEXTS]
-    for array in (json.dumps(rows), json.dumps(TEXTS, ensure_ascii=False)):
-        path = tmp_path / f"docs{suffix}"
-        path.write_bytes(
-            packed(suffix, [b"\xef\xbb\xbf", WRAPPED.format(array).encode()])
-        )
-        for block in (7, 1 << 20):
-            monkeypatch.setattr(records, "BLOCK", block)
-            found = [(item.text, item.line) for item in read(path)]
-            assert found == [(text, i) for i, text in enumerate(TEXTS, 1)]
-
-
-def test_an_object_with_the_text_itself_is_one_document(tmp_path):
-    # A folder of such files is a corpus, too.
-    one = b'{"text": "whole", "tags": ["a", "b"]}'
-    (found,) = read_file(tmp_path, "a.json", one)
-    assert found.text == "whole"
-    assert documents(read_file(tmp_path, "b.json", one + b"\n" + one)) == ["whole"] * 2
-
-
 def line(data, reason):
     """A line between two good ones."""
     data = b'{"text": "before"}\n' + data + b'\n\n"after"\n'
@@ -180,9 +155,6 @@ QUOTES = ['"Wow', *"abcdefghij" * 9, '"', "end", '"last']
         (".json", b'["a", \xff]', [], [(1, "")]),
         (".json", b'["a", nope, "c"' + b', "x"' * 50 + b"]", ["a"], [(2, "")]),
         (".json", b"[", [], [(1, "")]),
-        (".json", b'{"a": ["x"], "b": [{}]}', [], [(1, "2 arrays of rows: a, b")]),
-        (".json", b'{"a": ["x"], "n": 1', [], [(1, "not JSON")]),
-        (".json", b'{"a": [1, "x"]}', [], [(1, "no field 'text' (it has: a)")]),
         (".jsonl.gz", b'"a"\n', [], [(1, "readable (Not a gzipped file")]),
     ],
 )
@@ -257,10 +229,7 @@ def test_a_text_file_of_blank_lines_takes_no_more_than_its_size(tmp_path, monkey
 
 @pytest.mark.parametrize(
     ("suffix", "n_bytes"),
-    [
-        *((".jsonl", 30_000_000), (".json", 9_000_000), ("-object.json", 9_000_000)),
-        (".csv", 9_000_000),
-    ],
+    [(".jsonl", 30_000_000), (".json", 9_000_000), (".csv", 9_000_000)],
 )
 def test_memory_is_bounded_whatever_the_size(tmp_path, suffix, n_bytes):
     line = "lorem ipsum dolor sit amet " * 40
@@ -270,11 +239,10 @@ def test_memory_is_bounded_whatever_the_size(tmp_path, suffix, n_bytes):
         ".json": (("," if i else "[") + json.dumps(line) for i in range(n)),
         ".csv": (f'"{line}\n"\n' if i else "text\n" for i in range(n + 1)),
     }
-    rows["-object.json"] = itertools.chain(['{"rows":'], rows[".json"])
     path = tmp_path / f"big{suffix}"
     with open(path, "w") as file:
         file.writelines(rows[suffix])
-        file.write({".json": "]", "-object.json": "]}"}.get(suffix, ""))
+        file.write("]" if suffix == ".json" else "")
     documents = read_documents(path, text_field="text")
     n_characters, peak = peak_of(lambda: sum(len(one.text) for one in documents))
     assert n_characters >= n * len(line)

@@ -218,17 +218,18 @@ def test_files_of_a_split_behind_the_limit_are_not_read(hub, monkeypatch):
 def test_a_json_file_of_the_hub_may_be_an_object_with_its_rows(
     hub, tmp_path, monkeypatch
 ):
-    # Lines, the array under a key, and one line that is a row.
+    # Lines, the array under a key of several lines, and one line, which is a row.
     hub["test.json"] = ROWS
     lines = load_benchmark("hf:name:test")
     path = tmp_path / "test.json"
     monkeypatch.setattr(hub_splits, "_download", lambda *_: str(path))
-    path.write_text(json.dumps({"version": "1.1", "data": ROWS}))
+    path.write_text(json.dumps({"version": "1.1", "data": ROWS}, indent=1))
     found = load_benchmark("hf:name:test")
     assert found.rows == lines.rows
     assert found.left_out == ("rows are those of 'data'; left out: version",)
-    write_lines(path, ROWS[:1])
-    assert load_benchmark("hf:name:test").rows == lines.rows[:1]
+    row = {"question": "2 + 2?", "choices": ["3", "4"]}
+    write_lines(path, [row])
+    assert load_benchmark("hf:name:test").rows == (row,)
 
 
 def test_fault_of_the_hub_names_the_file(hub, tmp_path, monkeypatch):

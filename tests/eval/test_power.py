@@ -91,12 +91,11 @@ def test_pulse_tests_every_set_of_every_model_at_every_level(study):
 
 def test_models_side_by_side_are_those_of_one_after_the_other(study):
     folder, docs = study("power").out / "tiny/models", read_python_docs()
-    make = maker(docs.documents, [one.text for one in docs.questions], together=2)
-    for seed in (1000, 1001):
-        found, expected = (
-            make((PULSE, seed)),
-            read_fields(folder / f"pulse-{seed}.json"),
-        )
+    tasks = [(PULSE, 1000), (PULSE, 1001)]
+    questions = [one.text for one in docs.questions]
+    make = maker(docs.documents, questions, chunks=[tasks])
+    for task in tasks:
+        found, expected = make(task), read_fields(folder / f"pulse-{task[1]}.json")
         assert found["loss"] == pytest.approx(expected["loss"], abs=1e-5)
         effects = [[row["effect"] for row in one["rows"]] for one in (found, expected)]
         assert effects[0] == pytest.approx(effects[1], abs=1e-4)

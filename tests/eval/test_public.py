@@ -47,8 +47,7 @@ def asked(monkeypatch):
     return found
 
 
-def test_records_of_the_part_that_it_was_are_its_own(files, tmp_path, asked):
-    # As part `wild` of `eval.real_models` wrote them: names of models and content.
+def test_records_are_of_content_limit_and_models(files, tmp_path, asked):
     kept = {"verdict": "suspected", "refused": [], "n": 7, "effect": 1.5}
     kept |= {"direction_p": 0.01, "verdict_beside": "inconclusive", "cpu_seconds": 2.0}
     kept |= {"reference_p": 0.4, "difference_p": 0.3, "half_p": 0.2}
@@ -57,9 +56,8 @@ def test_records_of_the_part_that_it_was_are_its_own(files, tmp_path, asked):
         digest = data_digest(file.read_bytes())
         sides = ("SmolLM2-135M.Q4_1", "gemma"), (A, B)
         for stem, own, other in zip(*sides, (B, A), strict=True):
-            name = f"wild-{stem}-{file.stem}-{digest[-8:]}"
-            words = [word.rpartition("/")[2] for word in (own, other)]
-            Records(folder).write(name, kept, digest, 200, words)
+            name = f"public-{stem}-{file.stem}-{digest[-8:]}"
+            Records(folder).write(name, kept, digest, 200, [own, other])
     flags = {"models": (A, B), "files": files, "records": folder, "any_code": True}
     found = Public(**flags, out=tmp_path / "out").run()
     assert not asked and not found["failed"]
@@ -167,8 +165,9 @@ def test_published_figures_stand_beside_the_same_test_of_the_same_model():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"models": ("x/model", "y/model")}, "two models are named 'model'"),
-        ({"models": ("x/a",), "reference": "y/a"}, "two models are named 'a'"),
+        ({"models": ("x/model", "y/model.gguf")}, "--models: 'model' twice"),
+        ({"models": ("x/a",), "reference": "y/a"}, "--models: 'a' twice"),
+        ({"files": ("mmlu_law.csv", "mmlu_law.csv")}, "mmlu_law.csv' twice"),
         ({"files": ("nowhere.jsonl",)}, "nowhere.jsonl: no such file"),
         ({"tests": "shardedt"}, "unknown test 'shardedt'"),
         ({"tests": "sharded_t", "reference": "b"}, "takes no reference"),

@@ -118,7 +118,7 @@ def test_a_ratio_is_the_median_of_the_rounds_and_not_of_medians():
 @pytest.mark.parity
 def test_every_way_gives_the_same_scores(study):
     parts = study("speed").document["parts"]
-    for part in ("score_30m", "score_124m"):
+    for part in ("score_30m", "score_124m", "pairs_135m"):
         for way, cells in parts[part].items():
             # Float32 sums in another order; operands of 8 bits are no parity.
             assert cells["difference"] < (0.5 if "bfloat16" in way else 1e-4)

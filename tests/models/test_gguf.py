@@ -146,6 +146,14 @@ def test_ids_are_those_of_the_tokenizer_that_a_file_was_made_from(
     assert read_fast_tokenizer(path).chat_template == fields["tokenizer.chat_template"]
 
 
+def test_a_file_of_llama_3_that_does_not_say_so_adds_bos(tmp_path):
+    _, fields = tokenizer_fields("gpt-2")
+    fields["tokenizer.ggml.pre"] = "llama-bpe"
+    _, path = made(tmp_path, "llama", fields=fields)
+    tokenizer, prefix_id, _ = read_tokenizer(path, {})
+    assert first_added(tokenizer) == prefix_id is not None
+
+
 def test_a_tokenizer_beside_a_file_comes_first(tmp_path):
     expected, fields = tokenizer_fields("smollm")
     fields["tokenizer.ggml.pre"] = "of tomorrow"

@@ -11,6 +11,7 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import ids_before, own_ids
 from jaxcontam.data.journal import Journal
 from jaxcontam.data.questions import Question
+from jaxcontam.errors import InputError
 from jaxcontam.members.passes import text_model
 from jaxcontam.models.chat import ChatLayout, read_chat_layout
 from jaxcontam.orders.benchmarks import read_files
@@ -99,6 +100,13 @@ def test_no_prefix_leaves_before_a_text_what_its_tokenizer_puts_there(tmp_path, 
     (ids,) = text_model(model, store=None, no_prefix=True).sequences(["the inn"])
     before = [first] if adds or flag else []
     assert ids.tolist() == before + own_ids(_ids(model, "the inn"), first).tolist()
+
+
+def test_scores_that_were_made_after_a_token_keep_it(tmp_path):
+    path = tmp_path / "scores.jsonl"
+    path.write_text('{"text": "a", "logprobs": [-1.0, -2.0]}\n')
+    with pytest.raises(InputError, match=r"--no-prefix: .*scores\.jsonl has itself put"):
+        text_model(load(path), store=None, no_prefix=True)
 
 
 def _ids(model, text):

@@ -208,7 +208,7 @@ _NEEDS = {
 }
 _FILES = dict.fromkeys(("quickstart", "real_quickstart", "replication"), "report")
 _SLOW = {*_TRAINED, "inflation", "natural_order", "options", "quickstart"}
-_SPEED = ("train", "growth", "score_30m", "score_124m")
+_SPEED = ("train", "growth", "score_30m", "score_124m", "pairs_135m")
 
 STUDIES = {
     "speed": Study(
