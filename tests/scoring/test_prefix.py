@@ -105,7 +105,7 @@ def test_no_prefix_leaves_before_a_text_what_its_tokenizer_puts_there(tmp_path, 
 def test_scores_that_were_made_after_a_token_keep_it(tmp_path):
     path = tmp_path / "scores.jsonl"
     path.write_text('{"text": "a", "logprobs": [-1.0, -2.0]}\n')
-    with pytest.raises(InputError, match=r"--no-prefix: .*scores\.jsonl has itself put"):
+    with pytest.raises(InputError, match=r"--no-prefix: .*scores\.jsonl has itself"):
         text_model(load(path), store=None, no_prefix=True)
 
 
