@@ -1,6 +1,7 @@
 """What is planted: plans (their faults: tests/cli/refusals.toml), streams, orders."""
 
 import dataclasses
+import itertools
 import json
 from types import SimpleNamespace
 
@@ -142,7 +143,7 @@ def test_a_law_splits_a_set_by_its_copies_and_keeps_the_order(read):
     assert copies == sorted(set(copies)) and len(copies) > 1
     assert {(one.layout, one.when) for one in sets} == {("spread", (0.5,))}
     kept = [[LINES.index(text) for text in one.benchmark.texts] for one in sets]
-    assert sorted(sum(kept, [])) == list(range(9))
+    assert sorted(itertools.chain(*kept)) == list(range(9))
     assert all(own == sorted(own) for own in kept)
     # The draw is of the examples, not of their place in the plan.
     again = read(SUMS, spread + 'copies = "poisson:1.5"')[1:]
