@@ -26,6 +26,7 @@ import numpy as np
 
 from eval.downstream.models import (
     FULL,
+    ONE_PASS,
     TABLE_SCORES,
     TINY,
     Bench,
@@ -125,6 +126,7 @@ class Downstream(ResumedFlags):
             [
                 (part, _setting(part, job, row, made[job]), row)
                 for part, own in jobs.items()
+                if part != "accuracy"
                 for job in own
                 for row in made[job]["rows"]
             ]
@@ -341,7 +343,7 @@ def _grids(strata: _Strata) -> list[Grid]:
 
 
 def _by_setting(setting: str, task: str, score: str) -> tuple[str, str] | None:
-    return (score, setting) if task == _ALL else None
+    return (score, setting) if task == _ALL and score in ONE_PASS else None
 
 
 _MIN_K = TABLE_SCORES[0]

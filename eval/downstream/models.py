@@ -28,7 +28,7 @@ from train.run_folder import MODEL_DIR
 
 TABLE_SCORES = ("min_k", "loss", "zlib", "lowercase", "neighbourhood")
 """Scores of tables 3 and 7, those of one pass first."""
-_ONE_PASS = TABLE_SCORES[:3]
+ONE_PASS = TABLE_SCORES[:3]
 _KINDS = ("names", "sentences", "truth")
 _N_OPTIONS = 4
 # Answers of a file that has no more of them than these are its options.
@@ -290,9 +290,7 @@ class Bench:
         )
         every = [text for own in groups.values() for side in own for text in side]
         place = {text: i for i, text in enumerate(dict.fromkeys(every))}
-        methods = [
-            SCORES[name] for name in (TABLE_SCORES if job == main else _ONE_PASS)
-        ]
+        methods = [SCORES[name] for name in (TABLE_SCORES if job == main else ONE_PASS)]
         if groups:
             table = score_texts([*place], methods, reader, seed=job.seed)
             for (group, task), own in groups.items():
