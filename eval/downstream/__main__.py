@@ -112,7 +112,9 @@ class Downstream(ResumedFlags):
         parts = self.only or (PARTS if self.start is None else PARTS[:-1])
         jobs = {part: self._jobs(part, scale) for part in parts}
         made: dict[Job, _Row] = {}
-        for job in dict.fromkeys(job for own in jobs.values() for job in own):
+        wanted = dict.fromkeys(job for own in jobs.values() for job in own)
+        # All settings of a seed first: what a killed run leaves can be compared.
+        for job in sorted(wanted, key=lambda job: job.seed):
             inputs = [job.name, dataclasses.asdict(scale), bench.digest]
             if (found := kept.read(*inputs)) is None:
                 say(job.name)

@@ -11,7 +11,7 @@ from eval.planted import planted, trained_model
 from eval.python_docs import Question as Described
 from eval.python_docs import read_python_docs
 from eval.real_planted import trained_further
-from jaxcontam.data.benchmark import load_benchmark
+from jaxcontam.data.benchmark import load_benchmark, without_repeats
 from jaxcontam.data.questions import Question, read_questions
 from jaxcontam.data.templates import QuestionFields
 from jaxcontam.errors import InputError
@@ -357,7 +357,8 @@ def text_of(question: Question) -> str:
 
 def _read_task(path: Path, template: str | None) -> list[Question]:
     """Questions of a file; where all have one of few answers, these are options."""
-    questions = read_questions(load_benchmark(path), QuestionFields(text=template))
+    file = without_repeats(load_benchmark(path))
+    questions = read_questions(file, QuestionFields(text=template))
     labels = sorted({text for one in questions for text in one.written})
     if len(labels) > _MOST_LABELS or any(one.choices for one in questions):
         return questions
