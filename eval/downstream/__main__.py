@@ -250,9 +250,8 @@ def _normal(value: float, se: float) -> Share:
 
 def _trends(strata: _Strata) -> list[_Row]:
     """First and last settings of each part, by Min-K%."""
-    score, found = _MIN_K, []
-    by_part = grouped((key for key in strata if key[3] == score), lambda key: key[0])
-    pairs = []
+    by_part = grouped((key for key in strata if key[3] == _MIN_K), lambda key: key[0])
+    pairs, found = [], []
     for part, where, paper in (
         ("rate", "table 4", "rises"),
         ("corpus", "figure 5a", "rises"),
@@ -270,14 +269,13 @@ def _trends(strata: _Strata) -> list[_Row]:
         pairs.append(("figure 2a", "rises", ("size", sizes[0], lengths[-1]), last))
         pairs.append(("figure 2b", "rises", ("size", sizes[-1], lengths[0]), last))
     for where, paper, a, b in pairs:
-        share = change(
-            strata[*a, score], strata[*b, score], paired=where != "figure 5c"
-        )
+        is_paired = where != "figure 5c"
+        share = change(strata[*a, _MIN_K], strata[*b, _MIN_K], paired=is_paired)
         low, high = share.low or 0.0, share.high or 0.0
-        here = "rises" if low > 0 else "falls" if high < 0 else "no change seen"
-        verdict = "as in the paper" if here == paper else "not seen"
-        if here != paper and here != "no change seen":
-            verdict = "the reverse of the paper"
+        here = "rises" if low > 0 else "falls" if high < 0 else "neither"
+        verdict = "the reverse of the paper"
+        if here in (paper, "neither"):
+            verdict = "as in the paper" if here == paper else "not seen"
         names = (", ".join(n for n in k[1:] if n != _ALL) for k in (a, b))
         found.append(
             dict(zip(("first", "last"), names, strict=True))
@@ -371,7 +369,7 @@ _LAYOUTS: Mapping[str, tuple[str, Callable[..., tuple[str, str] | None]]] = {
 def _words(sides: Sequence[Sides]) -> str:
     found = cell("", "", sides)
     share = "" if found.tpr is None else f"; {found.tpr.value:.0%}"
-    return f"{found.auc.words()}{share}"
+    return f"{found.auc.words('.3f')}{share}"
 
 
 def _accuracy_grid(rows: Sequence[_Row]) -> Grid:
@@ -396,7 +394,7 @@ def _trend_grid(rows: Sequence[_Row]) -> Grid:
         "to": "{r[last]}",
         "change of AUC": _signed,
         "paper": "{r[paper]}",
-        "here": "{r[here]}: {r[verdict]}",
+        "here": "{r[verdict]}",
     }
     return Grid.of(f"{_MIN_K} from the first setting to the last", rows, columns)
 
