@@ -5,7 +5,7 @@ stand at random places. How well do five scores tell them from 200 others, by le
 rate, background, copies, size of the model and length of the text, and does the model
 answer better what it read? Shi et al., arXiv:2310.16789, sections 6 and 4.4: tables 3,
 4, 7 and 8, figures 2 and 5, beside what the paper found.
-Command: `python -m eval.downstream`. Hardware: 2 CPU cores, 20 minutes; a killed run
+Command: `python -m eval.downstream`. Hardware: 2 CPU cores, 40 minutes; a killed run
 goes on. Headline: docs/results/downstream.md.
 
 Members and non-members are drawn at random from one pool, so that whoever reads the
