@@ -56,7 +56,7 @@ Sides = tuple[np.ndarray, np.ndarray]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One score at one number of copies.
+    """One score in one setting, such as a number of copies.
 
     Attributes:
         auc: Mean over models, weighted by their members, with DeLong's errors of these.
@@ -111,7 +111,7 @@ class Membership(ResumedFlags):
                 lambda row: (row["method"], row["copies"]),
             ).items()
         }
-        cells = [cell(method, n, own) for (method, n), own in strata.items()]
+        cells = [cell(name, f"{n} copies", own) for (name, n), own in strata.items()]
         return finish_study(
             "membership",
             self,
@@ -173,7 +173,7 @@ def scored_model(bench: Bench, seed: int) -> dict[str, Any]:
     return {"facts": facts, "rows": rows}
 
 
-def cell(method: str, copies: int, strata: Sequence[Sides]) -> Cell:
+def cell(method: str, setting: str, strata: Sequence[Sides]) -> Cell:
     """Average the AUC and the TPR of a score over models.
 
     Members are compared with non-members of the same model alone: scores of different
@@ -191,7 +191,7 @@ def cell(method: str, copies: int, strata: Sequence[Sides]) -> Cell:
         found = weights @ [tpr_at_fpr(*one, FPR)[0] for one in strata]
         tpr = Share.counted(round(float(found) * n_members), n_members)
     return Cell(
-        setting=f"{copies} copies",
+        setting=setting,
         method=method,
         n_members=n_members,
         n_nonmembers=n_nonmembers,

@@ -4,7 +4,9 @@ A plan is a .toml file with one table for each set; paths start at the plan:
 
     [[sets]]
     file = "boolq.jsonl"          # a benchmark file, in its published order
-    copies = 10                   # 0 keeps the set as a control beside the model
+    copies = 10                   # 0 keeps the set as a control beside the model;
+                                  # "poisson:2.5" draws the copies of each example:
+                                  # sets boolq-1, boolq-2 and so on, control boolq-0
     name = "boolq"                # default: the file's name without its suffix
     limit = 200                   # take the first 200 examples
     template = "Q: {question}"    # text of an example; or text_field = "question"
@@ -29,6 +31,7 @@ Dimension key
 
 import dataclasses
 import hashlib
+import re
 import shutil
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -51,6 +54,7 @@ When = Literal["uniform", "clustered"] | tuple[float, ...]
 
 _Span = tuple[int, int]
 """Place of the first id of a stretch of the stream, and number of its ids."""
+_POISSON = re.compile(r"poisson:(\d{1,4}(?:\.\d{1,9})?)", re.ASCII)
 # Ids that go by at a time where a stream is read as a whole.
 _BLOCK = 1 << 22
 
@@ -118,7 +122,7 @@ def planned_set(word: str, limit: int | None = None) -> PlannedSet:
 
 
 def read_plan(path: Path) -> tuple[PlannedSet, ...]:
-    """The sets of a plan file, in its order; a held-out half follows its set.
+    """The sets of a plan file, in its order; parts of a set stand together.
 
     Raises:
         InputError: If the file or one that it names cannot be read, a key is unknown
@@ -138,14 +142,7 @@ def read_plan(path: Path) -> tuple[PlannedSet, ...]:
         )
     sets: list[PlannedSet] = []
     for number, table in enumerate(tables):
-        place = f"{path}: sets[{number}]"
-        planned, held_out = _planned(table, place, path.parent)
-        if held_out == "none":
-            sets.append(planned)
-        elif len(planned.benchmark) < 2:
-            raise InputError(f"{place}.held_out: one example has no halves")
-        else:
-            sets += halves(planned, at_random=held_out == "random")
+        sets += _planned(table, f"{path}: sets[{number}]", path.parent)
     check_sets(sets)
     return tuple(sets)
 
@@ -172,6 +169,28 @@ def halves(planned: PlannedSet, *, at_random: bool) -> tuple[PlannedSet, Planned
     return (
         _part(planned, planned.name, kept[0]),
         _part(control, planned.name + HELD_OUT, kept[1]),
+    )
+
+
+def drawn_copies(planned: PlannedSet, mean: float) -> tuple[PlannedSet, ...]:
+    """Split a set by copies that are drawn for each example from Poisson(mean).
+
+    Those with 0 copies are a control; equal texts have one draw. Sets are named by
+    their copies, such as boolq-0, and keep the published order. Draws depend on the
+    examples alone, so that every model of a study has the same sets.
+    """
+    digest = planned.benchmark.content_digest.removeprefix("sha256:")
+    rng = np.random.default_rng([int(digest, 16), 1])
+    index = {text: i for i, text in enumerate(dict.fromkeys(planned.benchmark.texts))}
+    drawn = rng.poisson(mean, len(index))
+    copies_N = drawn[[index[text] for text in planned.benchmark.texts]]
+    return tuple(
+        _part(
+            dataclasses.replace(planned, copies=copies),
+            f"{planned.name}-{copies}",
+            np.flatnonzero(copies_N == copies).tolist(),
+        )
+        for copies in np.unique(copies_N).tolist()
     )
 
 
@@ -223,8 +242,8 @@ def _document(path: Path) -> Mapping[str, Any]:
         raise InputError(f"{path}: not TOML ({e})") from e
 
 
-def _planned(table: object, place: str, folder: Path) -> tuple[PlannedSet, str]:
-    """The set of one table, not yet split, and its `held_out`."""
+def _planned(table: object, place: str, folder: Path) -> tuple[PlannedSet, ...]:
+    """The set of one table, or the sets that it is split into."""
     values = _checked(table, place)
     template, field = values.get("template"), values.get("text_field")
     if None not in (template, field):
@@ -236,6 +255,18 @@ def _planned(table: object, place: str, folder: Path) -> tuple[PlannedSet, str]:
         raise InputError(
             f'{place}.order: examples that are "spread" have no order',
             hint="leave 'order' out",
+        )
+    copies, held_out = values["copies"], values.get("held_out", "none")
+    mean = _poisson_mean(copies)
+    if mean is not None and layout != "spread":
+        raise InputError(
+            f"{place}.copies: {copies!r} is drawn for each example by itself",
+            hint='add layout = "spread"',
+        )
+    if mean is not None and held_out != "none":
+        raise InputError(
+            f"{place}.held_out: {copies!r} has a control, the examples drawn 0 times",
+            hint="leave 'held_out' out",
         )
     limit = values.get("limit")
     benchmark = _load(folder / values["file"], f"{place}.file", limit=limit, **form)
@@ -254,14 +285,20 @@ def _planned(table: object, place: str, folder: Path) -> tuple[PlannedSet, str]:
         benchmark=dataclasses.replace(
             benchmark, name=values.get("name", benchmark.name)
         ),
-        copies=values["copies"],
+        copies=copies if mean is None else 1,
         shuffled=order == "shuffled",
         layout=layout,
         when=tuple(map(float, when)) if isinstance(when, list) else when,
         template=form["template"],
         texts_planted=texts_planted,
     )
-    return planned, values.get("held_out", "none")
+    if mean is not None:
+        return drawn_copies(planned, mean)
+    if held_out == "none":
+        return (planned,)
+    if len(planned.benchmark) < 2:
+        raise InputError(f"{place}.held_out: one example has no halves")
+    return halves(planned, at_random=held_out == "random")
 
 
 def _load(path: Path, place: str, **form: Any) -> Benchmark:
@@ -311,6 +348,20 @@ def _at_least(least: int) -> Rule:
     return words, lambda value: type(value) is int and value >= least
 
 
+def _poisson_mean(copies: object) -> float | None:
+    """Mean of "poisson:2.5", say; None for all else, and for a mean of 0."""
+    match = _POISSON.fullmatch(copies) if isinstance(copies, str) else None
+    return float(match[1]) or None if match else None
+
+
+def _copies() -> Rule:
+    words, is_number = _at_least(0)
+    return (
+        f'{words}, or "poisson:2.5" with a mean above 0',
+        lambda value: is_number(value) or _poisson_mean(value) is not None,
+    )
+
+
 def _one_of(*words: str) -> Rule:
     return " or ".join(f'"{word}"' for word in words), lambda value: value in words
 
@@ -324,7 +375,7 @@ def _is_when(value: object) -> bool:
 
 _KEYS: Mapping[str, Rule] = {
     "file": ("the path of a file", _is_text),
-    "copies": _at_least(0),
+    "copies": _copies(),
     "name": ("a name that a file can have", _is_name),
     "limit": _at_least(1),
     "template": ("a text with fields in braces", _is_text),

@@ -164,6 +164,11 @@ class Study:
 _POWER = "n_rejected n_models low high passes"
 _HOLDS = {
     "canaries": {"tests": "benchmark copies method p_value effect effect_se verdict"},
+    "downstream": {
+        "cells": "part setting task method auc tpr",
+        "accuracy": "setting task seen unseen difference gain",
+        "trends": "where paper here verdict",
+    },
     "inflation": {"cells": "arm copies truth points mde n"},
     "known_models": {"sets": "model set ours verdict copies published"},
     "leaderboard": {"standings": "entry auc power passes difference auc_by_copies"},
@@ -195,6 +200,8 @@ _WORDS = {
 }
 _TRAINED = ("membership", "replication", "tuned")
 _WORDS |= dict.fromkeys(_TRAINED, "--tiny --models 1")
+_RATES = "--rates 0.001 0.01 --rate 0.01 --background 2000 4000"
+_WORDS["downstream"] = f"--tiny --models 1 {_RATES}"
 _NEEDS = {
     "canaries": canary_files,
     "known_models": mirror,
@@ -207,7 +214,7 @@ _NEEDS = {
     "wikimia": dated_texts,
 }
 _FILES = dict.fromkeys(("quickstart", "real_quickstart", "replication"), "report")
-_SLOW = {*_TRAINED, "inflation", "natural_order", "options", "quickstart"}
+_SLOW = {*_TRAINED, "downstream", "inflation", "natural_order", "options", "quickstart"}
 _SPEED = ("train", "growth", "score_30m", "score_124m", "pairs_135m")
 
 STUDIES = {

@@ -1,11 +1,13 @@
 """What is planted: plans (their faults: tests/cli/refusals.toml), streams, orders."""
 
 import dataclasses
+import itertools
 import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
@@ -17,6 +19,7 @@ from train.plant import (
     PlannedSet,
     Timed,
     build_stream,
+    drawn_copies,
     halves,
     planned_set,
     read_plan,
@@ -130,6 +133,38 @@ def test_the_draw_of_halves_depends_on_the_examples_and_not_on_their_order():
         planned, _ = halves(whole, at_random=True)
         kept.append([order.index(text) for text in planned.benchmark.texts])
     assert kept[0] == kept[1]
+
+
+def test_drawn_copies_split_a_set_and_keep_its_order(read):
+    spread = 'file = "quiz.txt"\nlayout = "spread"\nwhen = [0.5]\n'
+    sets = read(spread + 'copies = "poisson:1.5"')
+    assert [one.name for one in sets] == [f"quiz-{one.copies}" for one in sets]
+    copies = [one.copies for one in sets]
+    assert copies == sorted(set(copies)) and len(copies) > 1
+    assert {(one.layout, one.when) for one in sets} == {("spread", (0.5,))}
+    kept = [[LINES.index(text) for text in one.benchmark.texts] for one in sets]
+    assert sorted(itertools.chain(*kept)) == list(range(9))
+    assert all(own == sorted(own) for own in kept)
+    # The draw is of the examples, not of their place in the plan.
+    again = read(SUMS, spread + 'copies = "poisson:1.5"')[1:]
+    assert [one.benchmark.texts for one in again] == [
+        one.benchmark.texts for one in sets
+    ]
+
+
+def test_copies_of_an_example_are_poisson_and_those_of_equal_texts_equal():
+    texts = tuple(f"example {i}" for i in range(4000))
+    whole = PlannedSet(benchmark=Benchmark("x", texts, (None,) * 4000), copies=1)
+    n_drawn = {one.copies: len(one.benchmark) for one in drawn_copies(whole, 2.5)}
+    for copies in range(9):
+        share = scipy.stats.poisson(2.5).pmf(copies)
+        # 4 standard errors of 4,000 draws.
+        allowed = 4 * np.sqrt(4000 * share * (1 - share))
+        assert abs(n_drawn.get(copies, 0) - 4000 * share) < allowed
+    twice = Benchmark("x", texts[:50] * 2, (None,) * 100)
+    for part in drawn_copies(PlannedSet(benchmark=twice, copies=1), 2.5):
+        own = part.benchmark.texts
+        assert own[: len(own) // 2] == own[len(own) // 2 :]
 
 
 def test_paraphrases_are_planted_each_beside_its_example(read):

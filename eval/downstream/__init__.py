@@ -1,0 +1,1 @@
+"""Downstream contamination: test examples in a model's further training."""
