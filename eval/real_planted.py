@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ COPIES = (0, 1, 2, 4, 8, 16)
 RATES = (1e-4, 3e-5)
 # Examples of a set, and about how many characters one has: 20 and 120 tokens.
 LENGTHS = {"short": (80, 80), "long": (48, 480)}
-CONTEXTS = (0, 96, 16)
+CONTEXTS = (0, 96)
 """Last tokens of the example before that are read; 0 is all."""
 FIRST = (1, 2, 4, 8, 16, 24, 32, 48, 10_000)
 """First tokens of an example that are summed; the last is all."""
@@ -78,49 +78,67 @@ def cells(seeds: Sequence[int]) -> list[Cell]:
 def planted_rows(
     path: Path, cell: Cell, records: Records, out: Path, *, tiny: bool
 ) -> list[_Row]:
-    """A row a set of one model, made or read."""
+    """A row a set of one model, made or read; each has a record of its own."""
+    copies = (0, 2) if tiny else COPIES
     inputs = (path.name, dataclasses.asdict(cell), tiny)
-    if (kept := records.read(cell.name, *inputs)) is None:
+    found = {n: records.read(f"{cell.name}-{n}", *inputs) for n in copies}
+    if missing := [n for n, row in found.items() if row is None]:
         say(cell.name)
-        clock = Clock.start()
-        rows = list(_made(path, cell, out / cell.name, tiny=tiny))
-        kept = {"rows": rows, "cpu_seconds": clock.cost()["cpu_seconds"]}
-        records.write(cell.name, kept, *inputs)
+        clock, folder = Clock.start(), out / cell.name
+        how = {"tiny": tiny, "any_code": records.any_code}
+        row_of = _trained(path, cell, copies, folder, **how)
+        for n in missing:
+            found[n] = row_of(n) | {"cpu_seconds": clock.cost()["cpu_seconds"]}
+            records.write(f"{cell.name}-{n}", found[n], *inputs)
+            clock = Clock.start()
         # A model is half a gigabyte, and its seed makes it again.
-        shutil.rmtree(out / cell.name)
-    return [{**dataclasses.asdict(cell), **row} for row in kept["rows"]]
-
-
-def _made(path: Path, cell: Cell, out: Path, *, tiny: bool) -> Iterator[_Row]:
-    n, (texts, background) = LENGTHS[cell.length][0], _texts(cell)
-    copies = COPIES
-    if tiny:
-        n, copies = 8, (0, 2)
-    parts = [texts[i * n : (i + 1) * n] for i in range(len(copies))]
-    sets = [
-        drawn_set(f"copies-{number}", own, number)
-        for number, own in zip(copies, parts, strict=True)
+        shutil.rmtree(folder)
+    return [
+        {"copies": n, **dataclasses.asdict(cell), **row}
+        for n, row in found.items()
+        if row is not None
     ]
-    unread = texts[len(copies) * n :][: 2 * n]
+
+
+def _trained(
+    path: Path,
+    cell: Cell,
+    copies: Sequence[int],
+    out: Path,
+    *,
+    tiny: bool,
+    any_code: bool,
+) -> Callable[[int], _Row]:
+    """Train the model of a cell; returns what asks it about the set of such copies."""
+    n, (texts, background) = LENGTHS[cell.length][0], _texts(cell)
+    n = 8 if tiny else n
+    sets = {
+        number: drawn_set(f"copies-{number}", texts[i * n : (i + 1) * n], number)
+        for i, number in enumerate(copies)
+    }
+    unread = texts[len(sets) * n :][: 2 * n]
     encoded = load(str(path)).tokenizer.encode_batch(
-        texts[: len(copies) * n], add_special_tokens=False
+        texts[: len(sets) * n], add_special_tokens=False
     )
     n_tokens = sum(len(one.ids) for one in encoded)
     manifest = trained_further(
         path,
         background,
-        sets,
+        [*sets.values()],
         rate=cell.rate,
         background_tokens=500 if tiny else _BACKGROUND * n_tokens,
         seed=cell.seed,
         out=out,
         tiny=tiny,
+        any_code=any_code,
     ).manifest
     model, reference = load(str(out / MODEL_DIR)), load(str(path))
-    written = {one.benchmark.name: one.benchmark.texts for one in sets}
+    written = {one.benchmark.name: one.benchmark.texts for one in sets.values()}
     files = written_texts(out / "files", written)
     (others,) = written_texts(out / "files", {"unread": unread}).values()
-    for one in sets:
+
+    def row_of(number: int) -> _Row:
+        one = sets[number]
         ids = encode_planted(model.tokenizer, one.benchmark, manifest)
         file = files[one.benchmark.name]
         ranked = {
@@ -131,18 +149,19 @@ def _made(path: Path, cell: Cell, out: Path, *, tiny: bool) -> Iterator[_Row]:
                 reference=reference,
                 scores=SCORES,
                 no_prefix=key == "auc_no_prefix",
+                # Unread texts are scored once for all sets.
+                store=out / "store",
             )
             for key in ("auc", "auc_no_prefix")
         }
-        yield {
-            "copies": one.copies,
-            "z": dict(_curve(model, one.benchmark, ids)),
-            **{
-                key: {name: round(auc, 4) for name, auc in found.auc.items()}
-                for key, found in ranked.items()
-            },
-            **_audit(model, reference, file),
+        aucs = {
+            key: {name: round(auc, 4) for name, auc in found.auc.items()}
+            for key, found in ranked.items()
         }
+        z = dict(_curve(model, one.benchmark, ids))
+        return {"z": z, **aucs, **_audit(model, reference, file)}
+
+    return row_of
 
 
 def drawn_set(name: str, texts: Sequence[str], copies: int) -> PlannedSet:
@@ -161,6 +180,7 @@ def trained_further(
     seed: int,
     out: Path,
     tiny: bool,
+    any_code: bool = False,
 ) -> Model:
     """The model of a folder or GGUF file after it read the sets among documents."""
     _, directory, _ = model_parts(str(path))
@@ -180,6 +200,7 @@ def trained_further(
         seed=seed,
         background_tokens=background_tokens,
         start=path,
+        any_code=any_code,
     )
 
 
