@@ -8,8 +8,8 @@ torch's; how time and memory of every job grow with a file. With
 1.4 B and a 7 B shape with random weights, as a share of the matrix products that the
 device does in the same run, and of torch's on the same GPU. Ways take turns in one run:
 ratios can be trusted where seconds cannot.
-Command: `python -m eval.speed [--device accelerator]`. Hardware: one core, a quarter of
-an hour, 4 GB; or a GPU of 80 GB or a TPU chip, ten minutes. Needs torch
+Command: `python -m eval.speed [--device accelerator]`. Hardware: one core, half an
+hour, 4 GB; or a GPU of 80 GB or a TPU chip, ten minutes. Needs torch
 (`pip install -e .[test]`), on a TPU none. Headline: docs/how_to/devices.md has a GPU's,
 docs/log a core's.
 """
