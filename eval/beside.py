@@ -41,7 +41,7 @@ def audited(
     alone = ask()
     row: dict[str, Any] = {"verdict": alone.verdict, "refused": []}
     if alone.results:
-        first = alone.results[0]
+        (first,) = [test for test in alone.results if test.primary]
         row |= {
             "n": first.n_examples,
             **{f"{test.method}_p": test.p_value for test in alone.results},
@@ -52,7 +52,7 @@ def audited(
         is_small = first.p_value <= CONTAMINATED_LEVEL
         if reference is not None and (is_small or always):
             both = ask(reference=reference)
-            beside = both.results[0].reference
+            beside = both[first.method].reference
             assert beside is not None
             row |= {
                 "verdict_beside": both.verdict,

@@ -251,15 +251,12 @@ def _curve(
 
 def _audit(model: OpenModel, reference: OpenModel, file: Path) -> _Row:
     """What a user is told beside the untouched model, and the pairs it rests on."""
-    found = jaxcontam.audit(
-        model,
-        file,
-        reference=reference,
-        tests="direction,adjacency",
-        order="anyway",
-    )
-    direction, adjacency = found.results
-    beside, (evidence, _) = direction.reference, found.evidence
+    found = jaxcontam.audit(model, file, reference=reference, order="anyway")
+    (direction,), (evidence,) = found.results, found.evidence
+    (adjacency,) = jaxcontam.audit(
+        model, file, tests="adjacency", order="anyway"
+    ).results
+    beside = direction.reference
     assert beside is not None and evidence is not None
     assert evidence.pairs is not None and evidence.reference_pairs is not None
     assert evidence.runs is not None

@@ -1,12 +1,14 @@
 """`eval.public`: which reference, which records, combined files, published figures."""
 
 import itertools
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.stats
 
-from eval import public
+from eval import beside, public
 from eval.public import Public, combined
 from eval.study import Records
 from jaxcontam.errors import InputError
@@ -189,3 +191,25 @@ def test_scores_of_a_reference_lie_beside_those_of_its_model(tmp_path):
         store = public.shared_store(tmp_path / "a" / "store")
         (store / "reference" / "x.scores").write_text("1")
         assert (store / "x.scores").read_text() == "1"
+
+
+def test_what_decides_is_recorded_whatever_was_scored_first(monkeypatch, tmp_path):
+    def row(method, p, effect):
+        beside = SimpleNamespace(p_value=p / 2, difference_p=p / 4, half_p=p / 8)
+        facts = {"n_examples": 9, "refusals": (), "reference": beside}
+        is_first = method == "direction"
+        return SimpleNamespace(
+            method=method, p_value=p, effect=effect, primary=is_first, **facts
+        )
+
+    class Found(dict):
+        verdict = "suspected"
+        results = property(lambda self: tuple(self.values()))
+
+    rows = Found(
+        adjacency=row("adjacency", 0.8, 7.0), direction=row("direction", 4e-4, 1.0)
+    )
+    monkeypatch.setattr(beside.jaxcontam, "audit", lambda *_, **__: rows)
+    found = beside.audited("m", "r", Path("f"), tmp_path, tests="direction,adjacency")
+    assert (found["direction_p"], found["adjacency_p"]) == (4e-4, 0.8)
+    assert (found["effect"], found["reference_p"]) == (1.0, 2e-4)
