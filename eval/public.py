@@ -6,7 +6,8 @@ arXiv:2310.17623, has five models and eight benchmarks; it combines MMLU's files
 Fisher's method. `public.toml` has the published p-values.
 Command: `python -m eval.public --models A B --files FILE ...`; docs/how_to/audit.md has
 that of the paper's table. Hardware: that of `jaxcontam audit`, for a model and its
-reference at a time; a killed run goes on where it stopped. Headline: none yet.
+reference at a time; a killed run goes on where it stopped. Headline: docs/log has
+two models' tables of two benchmarks.
 """
 
 import contextlib

@@ -88,9 +88,9 @@ def planted_rows(
         how = {"tiny": tiny, "any_code": records.any_code}
         row_of = _trained(path, cell, copies, folder, **how)
         for n in missing:
-            found[n] = row_of(n) | {"cpu_seconds": clock.cost()["cpu_seconds"]}
-            records.write(f"{cell.name}-{n}", found[n], *inputs)
-            clock = Clock.start()
+            row = row_of(n) | {"cpu_seconds": clock.cost()["cpu_seconds"]}
+            records.write(f"{cell.name}-{n}", row, *inputs)
+            found[n], clock = row, Clock.start()
         # A model is half a gigabyte, and its seed makes it again.
         shutil.rmtree(folder)
     return [
@@ -252,11 +252,9 @@ def _curve(
 def _audit(model: OpenModel, reference: OpenModel, file: Path) -> _Row:
     """What a user is told beside the untouched model, and the pairs it rests on."""
     found = jaxcontam.audit(model, file, reference=reference, order="anyway")
-    (direction,), (evidence,) = found.results, found.evidence
-    (adjacency,) = jaxcontam.audit(
-        model, file, tests="adjacency", order="anyway"
-    ).results
+    direction, evidence = found["direction"], found.evidence[0]
     beside = direction.reference
+    alone = jaxcontam.audit(model, file, tests="adjacency", order="anyway")
     assert beside is not None and evidence is not None
     assert evidence.pairs is not None and evidence.reference_pairs is not None
     assert evidence.runs is not None
@@ -268,7 +266,7 @@ def _audit(model: OpenModel, reference: OpenModel, file: Path) -> _Row:
     return {
         "verdict": found.verdict,
         "direction_p": direction.p_value,
-        "adjacency_p": adjacency.p_value,
+        "adjacency_p": alone["adjacency"].p_value,
         "effect": direction.effect,
         "reference_p": beside.p_value,
         "difference_p": beside.difference_p,
