@@ -26,6 +26,7 @@ from jaxcontam.scoring.identity import keep_compiled
 from train.population_device import train_scanned, train_together
 from train.population_models import (
     Design,
+    DivergedError,
     PlannedModel,
     Texts,
     last_loss,
@@ -59,24 +60,26 @@ def train_model(design: Design, texts: Texts, *, seed: int) -> TrainedModel:
 
 def train_side_by_side(
     design: Design, texts: Texts, *, seeds: Sequence[int]
-) -> list[TrainedModel]:
-    """`train_model` for each seed, but for rounding, in one call under `vmap`."""
+) -> list[TrainedModel | DivergedError]:
+    """`train_model` for each seed, but for rounding, in one call under `vmap`.
+
+    A model that diverged is an error in its place, and costs the others nothing.
+    """
     start = time.process_time()
     planned = [plan_model(design, texts, seed=seed) for seed in seeds]
     rows_MRT = np.stack([one.rows for one in planned])
     graphdef, states, losses_MN = train_together(design.config, rows_MRT, seeds=seeds)
     states = jax.device_get(states)
     seconds = (time.process_time() - start) / len(seeds)
-    return [
-        _trained(
-            design,
-            one,
-            nnx.merge(graphdef, jax.tree.map(operator.itemgetter(m), states)),
-            losses_MN[m],
-            seconds,
-        )
-        for m, one in enumerate(planned)
-    ]
+    found: list[TrainedModel | DivergedError] = []
+    for m, one in enumerate(planned):
+        state = jax.tree.map(operator.itemgetter(m), states)
+        decoder = nnx.merge(graphdef, state)
+        try:
+            found.append(_trained(design, one, decoder, losses_MN[m], seconds))
+        except DivergedError as e:
+            found.append(e)
+    return found
 
 
 def _trained(

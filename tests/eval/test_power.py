@@ -24,6 +24,8 @@ from jaxcontam.data.benchmark import Benchmark
 from jaxcontam.data.encoding import Encoded
 from jaxcontam.orders.order_test import OrderFile, plan_test
 from jaxcontam.scoring.seam import SEAM, WHOLE
+from train.population_device import train_together
+from train.population_models import DivergedError
 
 pytestmark = pytest.mark.unoptimised
 
@@ -89,12 +91,21 @@ def test_pulse_tests_every_set_of_every_model_at_every_level(study):
         assert 0 <= found["low"] <= found["n_rejected"] / 2 <= found["high"] <= 1
 
 
-def test_models_side_by_side_are_those_of_one_after_the_other(study):
+def test_models_side_by_side_are_those_of_one_after_the_other(study, monkeypatch):
+    """And one that diverges costs the others nothing."""
     folder, docs = study("power").out / "tiny/models", read_python_docs()
-    tasks = [(PULSE, 1000), (PULSE, 1001)]
+    tasks = [(PULSE, seed) for seed in (1000, 1001, 1002)]
     questions = [one.text for one in docs.questions]
+
+    def together(*given, **how):
+        graphdef, states, losses_MN = train_together(*given, **how)
+        return graphdef, states, np.where([[False], [False], [True]], np.nan, losses_MN)
+
+    monkeypatch.setattr("eval.population.train_together", together)
     make = maker(docs.documents, questions, chunks=[tasks])
-    for task in tasks:
+    with pytest.raises(DivergedError, match="not finite from step 1"):
+        make(tasks[2])
+    for task in tasks[:2]:
         found, expected = make(task), read_fields(folder / f"pulse-{task[1]}.json")
         assert found["loss"] == pytest.approx(expected["loss"], abs=1e-5)
         effects = [[row["effect"] for row in one["rows"]] for one in (found, expected)]
