@@ -43,8 +43,8 @@ Way = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 # Sequences of each length: few where a round of all ways would take minutes.
 _CELLS = {"124m": {64: 8, 512: 4, 1024: 2}, "30m": {64: 32, 512: 8, 1024: 4}}
 _N_REAL = 64
-# Examples of a file, in strata of eight: long and short ones.
-_N_PAIRED, _EXAMPLE_TOKENS = 16, {"150": 150, "20": 20}
+# Examples of a file, in strata of eight, and tokens of an example.
+_N_PAIRED, _PAIRED_TOKENS = 16, (150, 20)
 # Share of the spread of the scores: bfloat16 operands and activations, 32 layers.
 _MOST_DIFFERENCE = 0.2
 
@@ -100,7 +100,7 @@ def measure_pairs(size: str, rounds: int, *, tiny: bool) -> Table:
     ours = _scorer(theirs, "float32").pairs
     n = 8 if tiny else _N_PAIRED
     table: Table = {}
-    for name, length in {"20": 20}.items() if tiny else _EXAMPLE_TOKENS.items():
+    for length in (20,) if tiny else _PAIRED_TOKENS:
         ids = tuple(random_ids(config.vocab_size, [length] * n, seed=0))
         encoded = Encoded(ids, np.empty(0, np.int32), np.zeros(n, np.int32))
         test = plan_test(
@@ -125,7 +125,7 @@ def measure_pairs(size: str, rounds: int, *, tiny: bool) -> Table:
         }
         # One core: CPU seconds, which other work of the machine leaves alone.
         rates = _rates(ways, rounds, clock=time.process_time)
-        table |= {f"{name}, {way}": cells for way, cells in rates.items()}
+        table |= {f"{length}, {way}": cells for way, cells in rates.items()}
     return table
 
 
