@@ -14,7 +14,16 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from jaxcontam.errors import InputError, gone, unknown_name
 from jaxcontam.renamed import new_flag
@@ -94,12 +103,14 @@ def keyword_of(flag: str) -> str:
 
 def check_fields(design: Any) -> None:
     """Refuse fields of a dataclass that are of another kind than they are declared."""
-    hints = _hints(type(design))
     for field in dataclasses.fields(design):
         value = getattr(design, field.name)
         if value is not field.default:
+            # Not from annotations, which the command line changes for tyro.
+            is_marked = get_origin(field.type) is Annotated
+            hint = get_args(field.type)[0] if is_marked else field.type
             # The fields of a design are flags, and its other errors name these.
-            found = _checked(flag_of(field.name), value, hints[field.name])
+            found = _checked(flag_of(field.name), value, hint)
             if found is not value:
                 object.__setattr__(design, field.name, found)
 

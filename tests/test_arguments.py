@@ -10,6 +10,7 @@ import pytest
 
 import jaxcontam as jc
 from jaxcontam.arguments import in_python
+from jaxcontam.cli.main import main
 from jaxcontam.errors import InputError
 
 _RNG = random.Random(0)
@@ -158,3 +159,9 @@ def test_every_public_function_has_the_boundary():
 )
 def test_numbers_of_other_kinds_are_numbers(answers):
     assert jc.audit(lambda pairs: answers(scorer(pairs)), TEXTS).p_value is not None
+
+
+def test_help_of_the_command_changes_nothing_in_python(capsys):
+    main(["audit", "--help"])
+    with pytest.raises(InputError, match="--order must be a sequence"):
+        audit(order=3)

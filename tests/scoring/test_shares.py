@@ -17,7 +17,7 @@ from jaxcontam.cli.main import main
 from jaxcontam.models import weights
 from jaxcontam.models.checkpoint import save_checkpoint
 from jaxcontam.orders.run import audit
-from jaxcontam.scoring import cost, shares
+from jaxcontam.scoring import cost, parts
 from jaxcontam.scoring.load import load
 from jaxcontam.scoring.parts import Share, ShareScored
 from jaxcontam.scoring.shares import Division, SharesMissingError, each_scored
@@ -172,10 +172,10 @@ def test_an_audit_in_shares_is_that_of_one_process_to_the_bit(
 def test_a_joined_process_has_a_share_unless_a_copy_spans_processes(
     n_processes, model, expected, monkeypatch
 ):
-    monkeypatch.setattr(shares, "process_count", lambda: n_processes)
-    monkeypatch.setattr(shares, "process_index", lambda: n_processes - 1)
+    monkeypatch.setattr(parts, "process_count", lambda: n_processes)
+    monkeypatch.setattr(parts, "process_index", lambda: n_processes - 1)
     assert jax.local_device_count() < 8
-    assert shares.share_of_process(shares.MeshShape(fsdp=model)) == expected
+    assert parts.share_of_process(parts.MeshShape(fsdp=model)) == expected
 
 
 @pytest.fixture

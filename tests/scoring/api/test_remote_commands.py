@@ -175,7 +175,8 @@ def test_a_dry_run_counts_the_reference_too(served, command, tmp_path, capsys):
     files = served.benchmark if command == "audit" else served.labelled
     prices = ("--price", "1,1")
     words = (command, served.word, *files, *served.ids, *prices, "--out", tmp_path)
-    words = (*words, "--dry-run", "--reference")
+    timed = ("--time",) * (command == "audit")
+    words = (*words, "--dry-run", *timed, "--reference")
     assert "none: no such model directory" in refused(capsys, *words, tmp_path / "none")
     here, nowhere = *served.ways["here"], "api:http://127.0.0.1:9/v1#older"
     for reference, cost in (
