@@ -9,6 +9,7 @@ from eval.natural_order.readers import (
     CONTEXT,
     PREFIX_ID,
     Gain,
+    Parts,
     backgrounds,
     know,
     remember,
@@ -19,10 +20,13 @@ from jaxcontam.data.encoding import encode_examples
 from jaxcontam.orders.benchmarks import order_checks
 from jaxcontam.orders.design import AuditDesign
 from jaxcontam.orders.methods import ADJACENCY, DIRECTION
-from jaxcontam.orders.order_test import plan_test, score_test
+from jaxcontam.orders.order_test import TestMethod, plan_test, score_test
 from jaxcontam.proof.flags import MIN_EFFECT
+from jaxcontam.proof.result import OrderResult
 from jaxcontam.proof.test_row import reference_result
 from jaxcontam.proof.verdict import CONTAMINATED_LEVEL, decide
+from jaxcontam.scoring.pair_plan import PairPlan
+from jaxcontam.scoring.seam import SEAM, WHOLE, Seam
 
 # Where in the file the evidence lies enters no verdict, and takes time.
 _ADJACENCY = dataclasses.replace(ADJACENCY, locates=False)
@@ -70,7 +74,8 @@ class Record:
         verdict_half: The same beside one that gains half the nats from what it knows.
         verdict_flat: The same beside one that knows as much, and halves every score.
         verdict_ignorant: The same beside one that knows nothing.
-        log10_p: Of direction.
+        log10_p: Of direction, at the seam as audits score it.
+        adjacency_log10_p: Of whole pairs; it enters no verdict.
     """
 
     case: Case
@@ -93,46 +98,56 @@ def audited_case(case: Case) -> Record:
     pretests = order_checks(file, AuditDesign(seed=case.seed))
     tokenizer, own, other = backgrounds()
     encoded = encode_examples(tokenizer, file.texts)
-    planned = plan_test(
-        file,
-        encoded,
-        _ADJACENCY,
-        prefix_id=PREFIX_ID,
-        context=CONTEXT,
-        seed=case.seed,
-    )
 
-    def known(share: float) -> list[Gain]:
-        if not case.knows:
-            return []
-        assert kind.goes_on is not None, f"nothing is known of {kind.name}"
-        return [know(file.texts, encoded.ids, kind.goes_on, share * case.knows)]
-
-    memory = [remember(encoded.ids, case.nats)] if case.nats else []
-    scored = score_test(planned, scorer_of(own, [*memory, *known(1.0)]))
-    attraction, forward = (
-        planned.result(
-            scored, primary=method is _DIRECTION, pretests=pretests, method=method
+    def asked(
+        method: TestMethod, seam: Seam
+    ) -> tuple[OrderResult, Callable[[float, float], OrderResult]]:
+        """What the test says alone; and beside a reference, by what it knows."""
+        planned = plan_test(
+            file,
+            encoded,
+            method,
+            prefix_id=PREFIX_ID,
+            context=CONTEXT,
+            seed=case.seed,
+            seam=seam,
         )
-        for method in (_ADJACENCY, _DIRECTION)
-    )
-    verdicts = {}
-    for name, (share, flatness) in _REFERENCES.items():
-        # No reference turns a larger p-value into an accusation.
-        if forward.p_value <= CONTAMINATED_LEVEL and not forward.refusals:
-            reference = scorer_of(other, known(share))
-            asked = score_test(planned, reference).evidence.pairs
-            assert asked is not None
+        assert isinstance(planned.layout.plan, PairPlan)
+        parts = Parts.of(planned.layout.plan)
+
+        def known(share: float) -> list[Gain]:
+            if not case.knows:
+                return []
+            assert kind.goes_on is not None, f"nothing is known of {kind.name}"
+            return [know(file.texts, parts, kind.goes_on, share * case.knows)]
+
+        memory = [remember(parts, case.nats)] if case.nats else []
+        scored = score_test(planned, scorer_of(own, [*memory, *known(1.0)]))
+        alone = planned.result(scored, primary=True, pretests=pretests, method=method)
+
+        def beside(share: float, flatness: float) -> OrderResult:
+            pairs = score_test(planned, scorer_of(other, known(share))).evidence.pairs
+            assert pairs is not None
             found = reference_result(
-                _DIRECTION,
-                dataclasses.replace(scored.evidence, reference_pairs=flatness * asked),
-                name=name,
+                method,
+                dataclasses.replace(scored.evidence, reference_pairs=flatness * pairs),
+                name="another reader",
                 fingerprint="",
                 seed=case.seed,
                 content_digest=file.content_digest,
             )
-            forward = dataclasses.replace(forward, reference=found)
-        verdicts[name] = decide([forward, attraction], min_effect=MIN_EFFECT)[0].verdict
+            return dataclasses.replace(alone, reference=found)
+
+        return alone, beside
+
+    attraction, _ = asked(_ADJACENCY, WHOLE)
+    forward, beside = asked(_DIRECTION, SEAM)
+    verdicts = {}
+    for name, reference in _REFERENCES.items():
+        # No reference turns a larger p-value into an accusation.
+        if forward.p_value <= CONTAMINATED_LEVEL and not forward.refusals:
+            forward = beside(*reference)
+        verdicts[name] = decide([forward], min_effect=MIN_EFFECT)[0].verdict
     return Record(
         case=case,
         law=kind.law,

@@ -47,7 +47,7 @@ from eval.natural_order.words import (
 )
 from jaxcontam.progress import Progress
 from jaxcontam.scoring.opened import SequenceScorer
-from jaxcontam.scoring.pair_plan import PairGroup
+from jaxcontam.scoring.pair_plan import PairGroup, PairPlan
 from jaxcontam.scoring.pair_scorer import PairScores
 
 PREFIX_ID = 0
@@ -149,33 +149,47 @@ Gain = Callable[[np.ndarray, np.ndarray], float]
 """(ids of a prefix, of an example) -> nats that the example gains after it."""
 
 
-def remember(ids: Sequence[np.ndarray], nats: float) -> Gain:
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """By example, its ids that are read before others, and those that are scored."""
+
+    before: Mapping[int, np.ndarray]
+    scored: Mapping[int, np.ndarray]
+
+    @staticmethod
+    def of(plan: PairPlan) -> "Parts":
+        """Of a plan whose prefixes begin with one id of their own."""
+        before = {group.example: group.prefix[1:] for group in plan.groups}
+        scored: dict[int, np.ndarray] = {}
+        for group in plan.groups:
+            scored |= zip(group.others, group.continuations, strict=True)
+        return Parts(before, scored)
+
+
+def remember(parts: Parts, nats: float) -> Gain:
     """The memory of a file: what it published next to each other gains so much."""
-    after: dict[bytes, list[np.ndarray]] = {}
-    for first, second in itertools.pairwise(ids):
-        after.setdefault(second.tobytes(), []).append(first)
-
-    def gain(prefix: np.ndarray, own: np.ndarray) -> float:
-        befores = after.get(own.tobytes(), ())
-        return nats * any(np.array_equal(prefix[-len(b) :], b) for b in befores)
-
-    return gain
+    published = {
+        (before.tobytes(), parts.scored[i + 1].tobytes())
+        for i, before in parts.before.items()
+        if i + 1 in parts.scored
+    }
+    return lambda prefix, own: (
+        nats * ((prefix[1:].tobytes(), own.tobytes()) in published)
+    )
 
 
 def know(
     texts: Sequence[str],
-    ids: Sequence[np.ndarray],
+    parts: Parts,
     goes_on: Callable[[str, str], bool],
     nats: float,
 ) -> Gain:
     """The knowledge of a reader who never saw a file: natural sequels gain so much."""
-    text_of = {own.tobytes(): text for own, text in zip(ids, texts, strict=True)}
-
-    def gain(prefix: np.ndarray, own: np.ndarray) -> float:
-        # An example stands after the prefix id.
-        return nats * goes_on(text_of[prefix[1:].tobytes()], text_of[own.tobytes()])
-
-    return gain
+    before = {ids.tobytes(): texts[i] for i, ids in parts.before.items()}
+    scored = {ids.tobytes(): texts[i] for i, ids in parts.scored.items()}
+    return lambda prefix, own: (
+        nats * goes_on(before[prefix[1:].tobytes()], scored[own.tobytes()])
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -17,6 +17,7 @@ from eval.natural_order.readers import (
     PREFIX_ID,
     WORD,
     CopyingPairs,
+    Parts,
     WordEncoder,
     fit_bigrams,
     know,
@@ -90,7 +91,8 @@ def test_a_knowing_scorer_is_the_same_whatever_the_order_of_the_file():
 
     def logprobs(order, nats):
         texts_in, ids_in = ([of[i] for i in order] for of in (texts, ids))
-        known = know(texts_in, ids_in, kind.goes_on, nats)
+        parts = Parts(*[dict(enumerate(ids_in))] * 2)
+        known = know(texts_in, parts, kind.goes_on, nats)
         found = CopyingPairs(background, [known]).logprobs(groups).logprobs
         return np.array([own[0].sum() for own in found])
 
