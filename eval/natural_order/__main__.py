@@ -4,8 +4,8 @@ Question: of files whose order nobody drew (27 kinds at two strengths), and of r
 orders (8 kinds), how many are refused, suspected, or called contaminated when a scorer
 that never saw them and copies from its context is audited; when it also knows what
 follows what (9 of the kinds); and how many are found when it remembers them?
-Command: `python -m eval.natural_order`. Hardware: 2 CPU cores, under an hour and a
-half; a killed run goes on where it stopped. Headline: docs/log has the table.
+Command: `python -m eval.natural_order`. Hardware: 15 minutes of one CPU core; a killed
+run goes on where it stopped. Headline: docs/results/natural_order.md has the tables.
 
 The scorer knows no file: a background of bigrams, and a cache of what stood in the
 context. One that knows gives 0.5 or 2 nats to each natural sequel, published or not.
@@ -57,7 +57,7 @@ _LONG_KINDS = ("documents", "labels_text", "key_order", "random_sentences")
 class NaturalOrder(ResumedFlags):
     """Audit clean copying scorers on files in natural order.
 
-    Hardware: 2 CPU cores, under an hour and a half (--tiny: seconds).
+    Hardware: 15 minutes of one CPU core (--tiny: seconds).
     """
 
     processes: int = 2
