@@ -22,7 +22,8 @@ In `_in_best_groups` N are groups of experts.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -181,10 +182,48 @@ def _by_blocks(
     return out_MRD.reshape(n_blocks * R, -1)[slot_A].reshape(N, K, -1)
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def _by_groups(
     hidden_ND: jax.Array, index_NK: jax.Array, layers: _Layers, config: DecoderConfig
 ) -> jax.Array:
-    """As `_by_blocks`, in products of groups of rows, which a TPU has a kernel for."""
+    """As `_by_blocks`, in products of groups of rows, which a TPU has a kernel for.
+
+    The kernel has no batch axis: tokens that are mapped over are more tokens.
+    """
+    grouped = jax.custom_batching.custom_vmap(functools.partial(_grouped, config))
+
+    @grouped.def_vmap
+    def fold(n: int, is_mapped: Sequence[Any], *operands: Any):
+        assert not any(jax.tree.leaves(is_mapped[2])), "models differ in their experts"
+        hidden, index = (
+            (x if own else jnp.broadcast_to(x, (n, *x.shape))).reshape(-1, x.shape[-1])
+            for x, own in zip(operands[:2], is_mapped[:2], strict=True)
+        )
+        out = grouped(hidden, index, operands[2])
+        return out.reshape(n, -1, *out.shape[1:]), True
+
+    return grouped(hidden_ND, index_NK, layers)
+
+
+# What is mapped has no reverse mode.
+def _by_groups_forward(hidden_ND, index_NK, layers, config):
+    def grouped(hidden_ND: jax.Array, layers: _Layers) -> jax.Array:
+        return _grouped(config, hidden_ND, index_NK, layers)
+
+    return jax.vjp(grouped, hidden_ND, layers)
+
+
+def _by_groups_backward(config, transposed, cotangent_NKD):
+    hidden_ND, layers = transposed(cotangent_NKD)
+    return hidden_ND, None, layers
+
+
+_by_groups.defvjp(_by_groups_forward, _by_groups_backward)
+
+
+def _grouped(
+    config: DecoderConfig, hidden_ND: jax.Array, index_NK: jax.Array, layers: _Layers
+) -> jax.Array:
     (N, K), X = index_NK.shape, layers[0].shape[0]
     chosen_A = index_NK.reshape(-1)
     slot_A, ends_X = _slots(chosen_A, X, 1)
@@ -192,19 +231,22 @@ def _by_groups(
     token_A = jnp.zeros(N * K, jnp.int32).at[slot_A].set(jnp.arange(N * K) // K)
     sizes_X = jnp.diff(ends_X, prepend=0)
 
-    def grouped(rows_AI: jax.Array, kernel_XIO: jax.Array) -> jax.Array:
+    def product(rows_AI: jax.Array, kernel_XIO: jax.Array) -> jax.Array:
+        # More passes than one are none for bfloat16, and do not compile.
+        is_exact = kernel_XIO.dtype == jnp.bfloat16
         return jax.lax.ragged_dot(
             rows_AI.astype(kernel_XIO.dtype),
             kernel_XIO,
             sizes_X,
+            precision=jax.lax.Precision.DEFAULT if is_exact else None,
             preferred_element_type=jnp.float32,
         )
 
     up_XDW, down_XFD, biases = layers
-    up_AW = grouped(hidden_ND[token_A], up_XDW)
+    up_AW = product(hidden_ND[token_A], up_XDW)
     if biases is not None:
         up_AW += biases[0][expert_A]
-    out_AD = grouped(_activated(up_AW, config), down_XFD)
+    out_AD = product(_activated(up_AW, config), down_XFD)
     if biases is not None:
         out_AD += biases[1][expert_A]
     return out_AD[slot_A].reshape(N, K, -1)
