@@ -71,6 +71,17 @@ def hardware_of(device: Any) -> Hardware:
     return Hardware("cuda", device.device_kind, (int(major), int(minor or 0)))
 
 
+# On-chip memory for a fusion, in KiB: XLA's own limit is 16 MiB of 128, and products
+# then read their operands several times.
+_FUSION_KIB = {"TPU v5 lite": "65536", "TPU v6 lite": "98304"}
+
+
+def compiler_options(on: Hardware) -> dict[str, str]:
+    """What XLA is asked for on such devices."""
+    limit = _FUSION_KIB.get(on.kind)
+    return {} if limit is None else {"xla_tpu_scoped_vmem_limit_kib": limit}
+
+
 def kernel_of(config: DecoderConfig, dtype: str, on: Hardware) -> Kernel:
     """Attention kernel for long rows without a prefix, where all windows are equal."""
     if config.attention_sinks or config.latent is not None:

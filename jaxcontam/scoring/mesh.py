@@ -20,6 +20,7 @@ from flax import nnx
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
+from jaxcontam.models.fused_attention import compiler_options, hardware_of
 from jaxcontam.models.sharding import (
     DATA_AXIS,
     FSDP_AXIS,
@@ -162,6 +163,11 @@ def over_mesh(
     return mapped
 
 
+def _compiled(score: Callable[..., Any], mesh: Mesh) -> Any:
+    options = compiler_options(hardware_of(mesh.devices.flat[0]))
+    return jax.jit(score, compiler_options=options)
+
+
 @functools.lru_cache(maxsize=64)
 def compiled_tokens(
     graphdef: nnx.GraphDef, mesh: Mesh, sharding: WeightSharding, moments: bool
@@ -176,7 +182,7 @@ def compiled_tokens(
             graphdef, state, inputs_BS, targets_BS, moments=moments, sharding=sharding
         )
 
-    return jax.jit(over_mesh(mesh, sharding, ROWS, score))
+    return _compiled(over_mesh(mesh, sharding, ROWS, score), mesh)
 
 
 @functools.lru_cache(maxsize=64)
@@ -190,4 +196,4 @@ def compiled_pairs(
             graphdef, state, *pairs, at_once=at_once, sharding=sharding
         )
 
-    return jax.jit(over_mesh(mesh, sharding, ROWS, score))
+    return _compiled(over_mesh(mesh, sharding, ROWS, score), mesh)
