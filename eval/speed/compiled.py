@@ -19,6 +19,7 @@ from typing import Any
 
 from eval.speed.measure import Table
 from eval.speed.subjects import is_operand, subject
+from eval.study import say
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.scoring.parts import MeshShape
@@ -142,6 +143,7 @@ def measure_compiled(slice_name: str, *, tiny: bool) -> Table:
     devices, hertz = absent_devices(slice_name)
     found: Table = {}
     for name, compile_it in _programs(devices, tiny=tiny).items():
+        say(f"eval.speed: {name}")
         program = compile_it()
         own = list(costs(program.as_text()))
         ms = {
