@@ -13,6 +13,7 @@ import math
 import os
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jaxcontam.cli.main import run_module
 from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.decoder import abstract_decoder
+from jaxcontam.models.fused_attention import hardware_of
 from jaxcontam.models.sharding import DATA_AXIS, FSDP_AXIS, ROWS
 from jaxcontam.reports.flags import flag_of
 from jaxcontam.scoring.mesh import device_mesh
@@ -180,11 +182,17 @@ def _abstract_mesh(n_parts: int) -> Any:
     return AbstractMesh((1, n_parts), (DATA_AXIS, FSDP_AXIS), (AxisType.Auto,) * 2)
 
 
-def compiled(config: Config, shape: MeshShape) -> Any:
-    """Compile the step as a run makes it, for devices that need not be there."""
+def compiled(
+    config: Config, shape: MeshShape, devices: Sequence[Any] | None = None
+) -> Any:
+    """Compile the step as a run makes it, for devices that need not be there.
+
+    None takes those that JAX has.
+    """
     print(f"compiling for a mesh of {shape} ...", file=sys.stderr)
-    mesh = device_mesh(shape)
-    graphdef, shapes = nnx.split(abstract_decoder(config.decoder))
+    mesh = device_mesh(shape, devices)
+    on = hardware_of(mesh.devices.flat[0])
+    graphdef, shapes = nnx.split(abstract_decoder(config.decoder, on))
     optimizer = make_optimizer(config.optimizer, _N_STEPS)
     rows = jax.ShapeDtypeStruct((config.batch_rows, config.context + 1), "int32")
     arguments = jax.tree.map(

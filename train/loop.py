@@ -23,6 +23,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
+from jaxcontam.models.fused_attention import (
+    compiler_options,
+    hardware,
+    hardware_of,
+)
 from jaxcontam.models.sharding import ROWS
 from jaxcontam.processes import gather
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
@@ -211,15 +216,19 @@ def compiled_step(
     Gives weights -> the optimiser's state, and `Step.update`, which donates both.
     """
     step = build_step(graphdef, config, n_steps, first_id=first_id, mesh=mesh)
+    on = hardware() if mesh is None else hardware_of(mesh.devices.flat[0])
+    jitted = functools.partial(
+        jax.jit, donate_argnums=(0, 1), compiler_options=compiler_options(on)
+    )
     if mesh is None:
-        return jax.jit(step.optimizer.init), jax.jit(step.update, donate_argnums=(0, 1))
+        return jax.jit(step.optimizer.init), jitted(step.update)
     # Explicit, since the compiler would replicate what depends on no sharded array.
     shapes = abstract_params(config.decoder)
     state = state_shardings(step.optimizer, shapes, mesh)
     out = (param_shardings(shapes, mesh), state, NamedSharding(mesh, PartitionSpec()))
     return (
         jax.jit(step.optimizer.init, out_shardings=state),
-        jax.jit(step.update, donate_argnums=(0, 1), out_shardings=out),
+        jitted(step.update, out_shardings=out),
     )
 
 

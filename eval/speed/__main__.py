@@ -66,8 +66,11 @@ class Speed:
     """Small models and few texts, on any device: numbers mean nothing."""
     only: tuple[str, ...] = ()
     """Parts to measure (default: all but growth)."""
+    compile_for: str | None = None
+    """A TPU slice that is not here, such as v5e-8: say what XLA's compiler makes of our
+    programs, and time nothing. Needs libtpu."""
     out: Path = Path("runs/speed")
-    """Folder for cpu.json or accelerator.json."""
+    """Folder for cpu.json, accelerator.json or the slice's."""
 
     def __post_init__(self) -> None:
         check_positive(self, "rounds")
@@ -84,6 +87,16 @@ class Speed:
                 are several devices.
         """
         console = Console(highlight=False)
+        if self.compile_for is not None:
+            from eval.speed.compiled import measure_compiled
+
+            os.environ["JAX_PLATFORMS"] = "cpu"
+            table = measure_compiled(self.compile_for, tiny=self.tiny)
+            found = {"versions": versions(), "finished": utc_now(), "programs": table}
+            write_json(self.out / f"{self.compile_for}.json", found)
+            title = f"{self.compile_for}, by the estimate of its compiler"
+            print_grid(_grid(title, table), console)
+            return found
         rounds = self.rounds or (3 if self.device == "cpu" else 5)
         parts: dict[str, Table] = {}
         measured: dict[str, Any] = {

@@ -58,12 +58,31 @@ _135M = llama_shape(
     d_ff=1536,
     context=1024,
 )
+# That of Gemma 3 1B, whose vocabulary is the largest.
+_1B_262K = {
+    "vocab_size": 262_144,
+    "hidden_size": 1152,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 1,
+    "head_dim": 256,
+    "intermediate_size": 6912,
+    "max_position_embeddings": 2048,
+    "query_pre_attn_scalar": 256,
+    "sliding_window": 512,
+    "rope_theta": 1_000_000.0,
+    "rope_local_base_freq": 10_000.0,
+    "sliding_window_pattern": 6,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "rms_norm_eps": 1e-6,
+}
 _SUBJECTS = {
     "30m": Subject(config=_30M, n_rows=8, row_tokens=512),
     "124m": Subject(config=PRESETS["124m"].decoder, n_texts=512, n_rows=16),
     "135m": Subject(config=dataclasses.replace(_135M, n_kv_heads=3)),
     "1.4b": dataclasses.replace(_KEPT, remat=True, micro_batches=1),
     "1.4b_kept": _KEPT,
+    "1b_262k": Subject(config=FAMILIES["gemma3_text"].read_config(_1B_262K)),
     "7b": Subject(config=dataclasses.replace(_7B, tied=False), n_texts=32, n_rows=1),
 }
 
@@ -111,7 +130,6 @@ def random_decoder(config: DecoderConfig, *, dtype: str = "bfloat16") -> Any:
 
     from jaxcontam.models.decoder import Decoder
     from jaxcontam.models.fused_attention import hardware
-    from jaxcontam.models.sharding import weight_name
 
     on = hardware()
 
@@ -121,15 +139,21 @@ def random_decoder(config: DecoderConfig, *, dtype: str = "bfloat16") -> Any:
     graphdef, _ = nnx.split(nnx.eval_shape(make))
 
     def rounded(path, leaf):
-        name = weight_name(path)
-        is_operand = name.endswith("kernel") or name in ("embedding", "head")
-        return leaf.astype(dtype) if is_operand else leaf
+        return leaf.astype(dtype) if is_operand(path) else leaf
 
     @jax.jit
     def fill():
         return jax.tree.map_with_path(rounded, nnx.state(make()))
 
     return nnx.merge(graphdef, fill())
+
+
+def is_operand(path: Any) -> bool:
+    """True if a weight is read in the dtype of the products."""
+    from jaxcontam.models.sharding import weight_name
+
+    name = weight_name(path)
+    return name.endswith("kernel") or name in ("embedding", "head")
 
 
 def peaks(rounds: int, device: str | None, *, tiny: bool) -> dict[str, float]:

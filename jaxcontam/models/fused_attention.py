@@ -71,6 +71,17 @@ def hardware_of(device: Any) -> Hardware:
     return Hardware("cuda", device.device_kind, (int(major), int(minor or 0)))
 
 
+# On-chip memory for a fusion, in KiB: XLA's own limit is 16 MiB of 128, and products
+# then read their operands several times.
+_FUSION_KIB = {"TPU v5 lite": "65536", "TPU v6 lite": "98304"}
+
+
+def compiler_options(on: Hardware) -> dict[str, str]:
+    """What XLA is asked for on such devices."""
+    limit = _FUSION_KIB.get(on.kind)
+    return {} if limit is None else {"xla_tpu_scoped_vmem_limit_kib": limit}
+
+
 def kernel_of(config: DecoderConfig, dtype: str, on: Hardware) -> Kernel:
     """Attention kernel for long rows without a prefix, where all windows are equal."""
     if config.attention_sinks or config.latent is not None:
@@ -251,6 +262,9 @@ def attend_splash(
     return _at_one_pass(attend, scaled_BTHE, k_BTGE, v_BTGE)
 
 
+_LAYOUTS = ("q_layout", "k_layout", "v_layout")
+
+
 def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
     # Pallas takes seconds to import, and only a TPU needs it.
     from jax.experimental.pallas.ops.tpu.splash_attention import (
@@ -274,12 +288,17 @@ def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
         if window is None
         else masks.LocalMask(shape, window_size=(window - 1, 0), offset=0)
     )
+    # Tokens fill the lanes where heads do not.
+    layouts = splash.QKVLayout
+    layout = layouts.SEQ_MINOR if padded_E < _LANES else layouts.HEAD_DIM_MINOR
     names = ("block_q", "block_kv", "block_q_dkv", "block_kv_dkv", "block_q_dq")
     names += ("block_kv_dq",)
     # Its declared type is that of a call that returns log-sums, too.
     kernel: Any = splash.make_splash_mha_single_device(
         masks.MultiHeadMask([mask] * H),
-        block_sizes=splash.BlockSizes(**dict.fromkeys(names, block)),
+        block_sizes=splash.BlockSizes(
+            **dict.fromkeys(names, block), **dict.fromkeys(_LAYOUTS, layout)
+        ),
         attn_logits_soft_cap=softcap,
         interpret=interpret,
     )

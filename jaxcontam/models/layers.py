@@ -22,7 +22,8 @@ In `_in_best_groups` N are groups of experts.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -181,10 +182,48 @@ def _by_blocks(
     return out_MRD.reshape(n_blocks * R, -1)[slot_A].reshape(N, K, -1)
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def _by_groups(
     hidden_ND: jax.Array, index_NK: jax.Array, layers: _Layers, config: DecoderConfig
 ) -> jax.Array:
-    """As `_by_blocks`, in products of groups of rows, which a TPU has a kernel for."""
+    """As `_by_blocks`, in products of groups of rows, which a TPU has a kernel for.
+
+    The kernel has no batch axis: tokens that are mapped over are more tokens.
+    """
+    grouped = jax.custom_batching.custom_vmap(functools.partial(_grouped, config))
+
+    @grouped.def_vmap
+    def fold(n: int, is_mapped: Sequence[Any], *operands: Any):
+        assert not any(jax.tree.leaves(is_mapped[2])), "models differ in their experts"
+        hidden, index = (
+            (x if own else jnp.broadcast_to(x, (n, *x.shape))).reshape(-1, x.shape[-1])
+            for x, own in zip(operands[:2], is_mapped[:2], strict=True)
+        )
+        out = grouped(hidden, index, operands[2])
+        return out.reshape(n, -1, *out.shape[1:]), True
+
+    return grouped(hidden_ND, index_NK, layers)
+
+
+# What is mapped has no reverse mode.
+def _by_groups_forward(hidden_ND, index_NK, layers, config):
+    def grouped(hidden_ND: jax.Array, layers: _Layers) -> jax.Array:
+        return _grouped(config, hidden_ND, index_NK, layers)
+
+    return jax.vjp(grouped, hidden_ND, layers)
+
+
+def _by_groups_backward(config, transposed, cotangent_NKD):
+    hidden_ND, layers = transposed(cotangent_NKD)
+    return hidden_ND, None, layers
+
+
+_by_groups.defvjp(_by_groups_forward, _by_groups_backward)
+
+
+def _grouped(
+    config: DecoderConfig, hidden_ND: jax.Array, index_NK: jax.Array, layers: _Layers
+) -> jax.Array:
     (N, K), X = index_NK.shape, layers[0].shape[0]
     chosen_A = index_NK.reshape(-1)
     slot_A, ends_X = _slots(chosen_A, X, 1)
@@ -192,19 +231,22 @@ def _by_groups(
     token_A = jnp.zeros(N * K, jnp.int32).at[slot_A].set(jnp.arange(N * K) // K)
     sizes_X = jnp.diff(ends_X, prepend=0)
 
-    def grouped(rows_AI: jax.Array, kernel_XIO: jax.Array) -> jax.Array:
+    def product(rows_AI: jax.Array, kernel_XIO: jax.Array) -> jax.Array:
+        # More passes than one are none for bfloat16, and do not compile.
+        is_exact = kernel_XIO.dtype == jnp.bfloat16
         return jax.lax.ragged_dot(
             rows_AI.astype(kernel_XIO.dtype),
             kernel_XIO,
             sizes_X,
+            precision=jax.lax.Precision.DEFAULT if is_exact else None,
             preferred_element_type=jnp.float32,
         )
 
     up_XDW, down_XFD, biases = layers
-    up_AW = grouped(hidden_ND[token_A], up_XDW)
+    up_AW = product(hidden_ND[token_A], up_XDW)
     if biases is not None:
         up_AW += biases[0][expert_A]
-    out_AD = grouped(_activated(up_AW, config), down_XFD)
+    out_AD = product(_activated(up_AW, config), down_XFD)
     if biases is not None:
         out_AD += biases[1][expert_A]
     return out_AD[slot_A].reshape(N, K, -1)
@@ -247,11 +289,29 @@ class Linear(nnx.Module):
         next product would round anyway.
         """
         kernel_IO = self.kernel[...]
-        y_BTO = _product(x_BTI, kernel_IO, rounds=self.rounds)
-        if self.has_bias:
-            sum_BTO = y_BTO.astype(jnp.float32) + self.bias[...][None, None]
-            y_BTO = sum_BTO.astype(y_BTO.dtype)
-        return y_BTO
+        return self._with_bias(_product(x_BTI, kernel_IO, rounds=self.rounds))
+
+    def to_heads(self, x_BTI: jax.Array, n: int) -> jax.Array:
+        """The same as heads, `[B, T, N, E]` with O = N * E.
+
+        One product of three axes: to divide the last axis afterwards would be a copy on
+        a TPU, whose tiles are wider than most heads.
+        """
+        kernel_IO = self.kernel[...]
+        kernel_INE = kernel_IO.reshape(kernel_IO.shape[0], n, -1)
+        return self._with_bias(_product(x_BTI, kernel_INE, rounds=self.rounds))
+
+    def of_heads(self, x_BTNE: jax.Array) -> jax.Array:
+        """The map of heads side by side, `[B, T, O]`, I = N * E; as `to_heads`."""
+        kernel_IO = self.kernel[...]
+        kernel_NEO = kernel_IO.reshape(*x_BTNE.shape[2:], -1)
+        return self._with_bias(_product(x_BTNE, kernel_NEO, rounds=self.rounds))
+
+    def _with_bias(self, y: jax.Array) -> jax.Array:
+        if not self.has_bias:
+            return y
+        bias = self.bias[...].reshape(y.shape[2:])[None, None]
+        return (y.astype(jnp.float32) + bias).astype(y.dtype)
 
 
 class Norm(nnx.Module):
@@ -302,46 +362,54 @@ def _activated(up_BTW: jax.Array, config: DecoderConfig) -> jax.Array:
     return activate(up_BTW)
 
 
-def _product(
-    x_BTI: jax.Array, kernel_IO: jax.Array, *, rounds: bool = False
-) -> jax.Array:
-    """`x @ kernel` of operands in the kernel's dtype, added up in float32."""
-    x_BTI = x_BTI.astype(kernel_IO.dtype)
-    if kernel_IO.dtype == jnp.float32:
-        return _summed(x_BTI, kernel_IO)
-    return _rounded_product(x_BTI, kernel_IO, rounds)
+def _product(x: jax.Array, kernel: jax.Array, *, rounds: bool = False) -> jax.Array:
+    """`x @ kernel` of operands in the kernel's dtype, added up in float32.
+
+    Of more axes than two the kernel has `[I, N, E]`, and makes heads of x, or
+    `[N, E, O]`, and takes the heads that x has.
+    """
+    x = x.astype(kernel.dtype)
+    if kernel.dtype == jnp.float32:
+        return _summed(x, kernel)
+    return _rounded_product(x, kernel, rounds)
 
 
-def _summed(x_BTI: jax.Array, kernel_IO: jax.Array, rounds: bool = False) -> jax.Array:
+def _contracted(x: jax.Array, kernel: jax.Array, **how: Any) -> jax.Array:
+    n = 1 if x.ndim < 4 else 2
+    axes = range(x.ndim - n, x.ndim), range(n)
+    return jax.lax.dot_general(x, kernel, (axes, ((), ())), **how)
+
+
+def _summed(x: jax.Array, kernel: jax.Array, rounds: bool = False) -> jax.Array:
     def product(x: jax.Array, kernel: jax.Array, of_sum: jnp.dtype) -> jax.Array:
-        y = jnp.matmul(x, kernel, preferred_element_type=of_sum)
+        y = _contracted(x, kernel, preferred_element_type=of_sum)
         return y.astype(kernel.dtype) if rounds else y
 
     wide = functools.partial(product, of_sum=jnp.dtype(jnp.float32))
     if not rounds:
-        return wide(x_BTI, kernel_IO)
+        return wide(x, kernel)
     # Its sum is float32 in any case, but a CPU's library is slower if asked to round.
-    narrow = functools.partial(product, of_sum=kernel_IO.dtype)
-    return jax.lax.platform_dependent(x_BTI, kernel_IO, cpu=wide, default=narrow)
+    narrow = functools.partial(product, of_sum=kernel.dtype)
+    return jax.lax.platform_dependent(x, kernel, cpu=wide, default=narrow)
 
 
 # Without it the float32 cotangent would widen the other operand of both products of
 # the gradient, which a GPU then computes in TF32, at half the speed of bfloat16.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _rounded_product(x_BTI: jax.Array, kernel_IO: jax.Array, rounds: bool) -> jax.Array:
+def _rounded_product(x: jax.Array, kernel: jax.Array, rounds: bool) -> jax.Array:
     """`_summed`, whose gradient takes the cotangent in the kernel's dtype."""
-    return _summed(x_BTI, kernel_IO, rounds)
+    return _summed(x, kernel, rounds)
 
 
-def _rounded_forward(x_BTI: jax.Array, kernel_IO: jax.Array, rounds: bool):
-    return _summed(x_BTI, kernel_IO, rounds), (x_BTI, kernel_IO)
+def _rounded_forward(x: jax.Array, kernel: jax.Array, rounds: bool):
+    return _summed(x, kernel, rounds), (x, kernel)
 
 
 def _rounded_backward(
-    rounds: bool, kept: tuple[jax.Array, jax.Array], cotangent_BTO: jax.Array
+    rounds: bool, kept: tuple[jax.Array, jax.Array], cotangent: jax.Array
 ):
-    _, transposed = jax.vjp(jnp.matmul, *kept)
-    return transposed(cotangent_BTO.astype(kept[1].dtype))
+    _, transposed = jax.vjp(_contracted, *kept)
+    return transposed(cotangent.astype(kept[1].dtype))
 
 
 _rounded_product.defvjp(_rounded_forward, _rounded_backward)

@@ -68,23 +68,23 @@ class Attention(nnx.Module):
         H, G, E = config.n_heads, config.n_kv_heads, config.head_dim
         if self.reuses:
             return self._reusing(hidden_BTD, context)
-        qkv, gate_BTY = self.qkv(hidden_BTD), None
-        n_queries = qkv.shape[-1] - (1 if config.values_are_keys else 2) * G * E
-        q_BTY, k_BTZ, v_BTZ = jnp.split(qkv, [n_queries, n_queries + G * E], axis=-1)
+        n_queries = H * (2 if config.attention_gate else 1)
+        n_values = 0 if config.values_are_keys else G
+        heads = self.qkv.to_heads(hidden_BTD, n_queries + G + n_values)
+        q_BTHE, k_BTGE, v_BTGE = jnp.split(heads, [n_queries, n_queries + G], axis=2)
+        gate_BTHE = None
         if config.values_are_keys:
-            v_BTZ = k_BTZ
+            v_BTGE = k_BTGE
         if config.attention_gate:
             # Of each head its query, then its gate.
-            pairs_BTHE = jnp.split(q_BTY.reshape(B, T, H, 2 * E), 2, axis=-1)
-            q_BTY, gate_BTY = (x.reshape(B, T, H * E) for x in pairs_BTHE)
+            q_BTHE, gate_BTHE = q_BTHE[:, :, 0::2], q_BTHE[:, :, 1::2]
         if config.query_key_norm == "whole":
-            q_BTY, k_BTZ = self.query_norm(q_BTY), self.key_norm(k_BTZ)
+            q_BTHE = self.query_norm(q_BTHE.reshape(B, T, H * E)).reshape(B, T, H, E)
+            k_BTGE = self.key_norm(k_BTGE.reshape(B, T, G * E)).reshape(B, T, G, E)
         if (clip := config.qkv_clip) is not None:
-            q_BTY, k_BTZ, v_BTZ = (
-                jnp.clip(x, -clip, clip) for x in (q_BTY, k_BTZ, v_BTZ)
+            q_BTHE, k_BTGE, v_BTGE = (
+                jnp.clip(x, -clip, clip) for x in (q_BTHE, k_BTGE, v_BTGE)
             )
-        q_BTHE = q_BTY.reshape(B, T, H, E)
-        k_BTGE, v_BTGE = k_BTZ.reshape(B, T, G, E), v_BTZ.reshape(B, T, G, E)
         if config.query_key_norm == "head":
             q_BTHE, k_BTGE = self.query_norm(q_BTHE), self.key_norm(k_BTGE)
         if config.value_norm:
@@ -98,10 +98,10 @@ class Attention(nnx.Module):
         if config.attention_sinks:
             context = context._replace(sinks=self.sinks[...].reshape(G, H // G))
         mixed_BTGRE = attend(q_BTGRE, k_BTGE, v_BTGE, context, config)
-        mixed_BTY = mixed_BTGRE.reshape(B, T, H * E)
-        if gate_BTY is not None:
-            mixed_BTY *= jax.nn.sigmoid(gate_BTY.astype(jnp.float32))
-        return self.out(mixed_BTY), (k_BTGE, v_BTGE)
+        mixed_BTHE = mixed_BTGRE.reshape(B, T, H, E)
+        if gate_BTHE is not None:
+            mixed_BTHE *= jax.nn.sigmoid(gate_BTHE.astype(jnp.float32))
+        return self.out.of_heads(mixed_BTHE), (k_BTGE, v_BTGE)
 
     def _reusing(
         self, hidden_BTD: jax.Array, context: AttentionContext
@@ -111,11 +111,11 @@ class Attention(nnx.Module):
         config = self.config
         assert context.reused is not None and context.rotary is not None
         H, G, E = config.n_heads, config.n_kv_heads, config.head_dim
-        q_BTHE = self.query_norm(self.qkv(hidden_BTD).reshape(B, T, H, E))
+        q_BTHE = self.query_norm(self.qkv.to_heads(hidden_BTD, H))
         q_BTHE = rotate(q_BTHE, context.rotary, config)
         q_BTGRE = q_BTHE.reshape(B, T, G, H // G, E).astype(self.qkv.kernel[...].dtype)
         mixed_BTGRE = attend(q_BTGRE, *context.reused, context, config)
-        return self.out(mixed_BTGRE.reshape(B, T, H * E)), None
+        return self.out.of_heads(mixed_BTGRE.reshape(B, T, H, E)), None
 
 
 class LatentAttention(nnx.Module):

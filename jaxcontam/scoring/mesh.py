@@ -20,6 +20,7 @@ from flax import nnx
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
+from jaxcontam.models.fused_attention import compiler_options, hardware_of
 from jaxcontam.models.sharding import (
     DATA_AXIS,
     FSDP_AXIS,
@@ -76,10 +77,10 @@ def sharded_forward(
     Each device scores its own rows; weights are put on the mesh unless they are there.
     """
     placed, sharding = on_mesh(state, mesh)
+    scores = compiled_tokens(graphdef, mesh, sharding, moments)
 
     def forward(inputs_BS, targets_BS) -> TokenScores:
-        rows = rows_on_mesh(mesh, ROWS, inputs_BS, targets_BS)
-        return _tokens(graphdef, mesh, sharding, moments, placed, *rows)
+        return scores(placed, *rows_on_mesh(mesh, ROWS, inputs_BS, targets_BS))
 
     return forward
 
@@ -96,7 +97,7 @@ def sharded_pairs(
 
     def forward(prefixes_IP, lengths_I, continuations_IKT, at_once: int) -> jax.Array:
         rows = rows_on_mesh(mesh, ROWS, prefixes_IP, lengths_I, continuations_IKT)
-        return _pairs(graphdef, mesh, sharding, at_once, placed, *rows)
+        return compiled_pairs(graphdef, mesh, sharding, at_once)(placed, *rows)
 
     return forward
 
@@ -162,37 +163,37 @@ def over_mesh(
     return mapped
 
 
-# Static arguments compare by value: scorers of one shape share what is compiled.
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _tokens(
-    graphdef: nnx.GraphDef,
-    mesh: Mesh,
-    sharding: WeightSharding,
-    moments: bool,
-    state: nnx.State,
-    inputs_BS: jax.Array,
-    targets_BS: jax.Array,
-) -> TokenScores:
+def _compiled(score: Callable[..., Any], mesh: Mesh) -> Any:
+    options = compiler_options(hardware_of(mesh.devices.flat[0]))
+    return jax.jit(score, compiler_options=options)
+
+
+@functools.lru_cache(maxsize=64)
+def compiled_tokens(
+    graphdef: nnx.GraphDef, mesh: Mesh, sharding: WeightSharding, moments: bool
+) -> Any:
+    """`score_tokens` over a mesh, compiled: (state, inputs_BS, targets_BS) -> scores.
+
+    Scorers of one shape share what is compiled.
+    """
+
     def score(state: nnx.State, inputs_BS: jax.Array, targets_BS: jax.Array):
         return score_tokens(
             graphdef, state, inputs_BS, targets_BS, moments=moments, sharding=sharding
         )
 
-    return over_mesh(mesh, sharding, ROWS, score)(state, inputs_BS, targets_BS)
+    return _compiled(over_mesh(mesh, sharding, ROWS, score), mesh)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _pairs(
-    graphdef: nnx.GraphDef,
-    mesh: Mesh,
-    sharding: WeightSharding,
-    at_once: int,
-    state: nnx.State,
-    *pairs: jax.Array,
-) -> jax.Array:
+@functools.lru_cache(maxsize=64)
+def compiled_pairs(
+    graphdef: nnx.GraphDef, mesh: Mesh, sharding: WeightSharding, at_once: int
+) -> Any:
+    """`score_continuations` over a mesh, compiled: (state, *its arrays) -> scores."""
+
     def score(state: nnx.State, *pairs: jax.Array) -> jax.Array:
         return score_continuations(
             graphdef, state, *pairs, at_once=at_once, sharding=sharding
         )
 
-    return over_mesh(mesh, sharding, ROWS, score)(state, *pairs)
+    return _compiled(over_mesh(mesh, sharding, ROWS, score), mesh)

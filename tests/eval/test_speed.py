@@ -13,6 +13,7 @@ from flax import nnx
 
 from eval.speed import __main__ as command
 from eval.speed.__main__ import PARTS, Speed
+from eval.speed.compiled import Cost, costs
 from eval.speed.measure import _tried, interleaved, median_ratio, real_lengths
 from eval.speed.scoring import batches_of
 from eval.speed.subjects import random_decoder, subject
@@ -21,6 +22,42 @@ from jaxcontam.models.checkpoint import load_decoder, save_checkpoint
 from tests.train.test_progress import Clock
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+_HLO = """
+%body (x: f32[8]) -> f32[8] {
+  %f = bf16[4,8]{1,0} fusion(%x), calls=%inner, "estimated_cycles":"30"
+  %g = f32[16]{0} all-gather(%x), channel_id=1
+}
+
+%condition (x: f32[8]) -> pred[] {
+  %n = s32[] constant(5)
+}
+
+%inner (x: f32[8]) -> bf16[4,8] {
+  %d = f32[4,8]{1,0} convolution(%x, %x)
+}
+
+ENTRY %main (x: f32[8]) -> f32[8] {
+  %w = f32[8]{0} while(%x), condition=%condition, body=%body
+  %c = f32[8]{0} copy(%w), "estimated_cycles":"7"
+  %p = f32[8]{0} custom-call(%c), custom_call_target="tpu_custom_call"
+}
+"""
+
+
+def test_cycles_of_a_loop_are_those_of_all_its_trips():
+    assert [*costs(_HLO)] == [
+        Cost("product", 5, 150, 64),
+        Cost("collective", 5, 0, 64),
+        Cost("copy", 1, 7, 32),
+        Cost("Pallas call", 1, 0, 32),
+    ]
+
+
+def test_a_slice_that_does_not_exist_is_named():
+    with pytest.raises(InputError, match="unknown slice 'v5e-3'"):
+        Speed(compile_for="v5e-3").run()
 
 
 def test_ways_take_turns_and_only_their_own_time_counts():

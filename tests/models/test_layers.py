@@ -92,6 +92,20 @@ def test_a_row_has_the_same_bits_at_any_place_among_any_mates(platform):
     np.testing.assert_array_equal(found[1:], [found[0]] * 2)
 
 
+def test_experts_of_groups_may_be_mapped_over():
+    """A TPU's kernel has no batch axis, and pairs are scored side by side."""
+    graphdef, state = nnx.split(experts(with_experts(n=5, biased=True)))
+
+    def call(x_BTD):
+        return nnx.merge(graphdef, state)(x_BTD, "tpu")
+
+    x_MBTD = hidden(3, 2, 97, 12)
+    assert "ragged_dot" in str(jax.make_jaxpr(jax.vmap(call))(x_MBTD))
+    found = jax.jit(jax.vmap(call))(x_MBTD)
+    alone = [jax.jit(call)(x_BTD) for x_BTD in x_MBTD]
+    np.testing.assert_array_equal(found, alone)
+
+
 # Few tokens take all experts, many the chosen ones.
 @pytest.mark.parametrize("n_tokens", [16, 200])
 def test_expert_that_overflows_reaches_only_the_tokens_that_chose_it(n_tokens):
