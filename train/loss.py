@@ -1,14 +1,14 @@
-"""The loss: the mean of what the scoring kernel gives, with a gradient of its own.
+"""The loss: cross-entropy through a fused head, with no `[N, V]` array.
 
-There is no `[N, V]` array. The gradients of the head and of the hidden states are
-linear in the loss, so they are computed beside it, piece by piece, while the logits of
-the piece are at hand: three matrix products for each piece, as without the fusion, and
-nothing to keep.
+Without a gradient it is the mean of what the scoring kernel gives. The gradients of the
+head and of the hidden states are linear in the loss, so they are computed beside it,
+piece by piece, while the logits of the piece are at hand: three matrix products for
+each piece, as without the fusion, and nothing to keep.
 
 To add a term: its flag as a field of `Compute`, its sum and slope in `_by_pieces`, and
 its name among the numbers that `batch_loss` returns beside the loss. They reach
 metrics.jsonl and training.html by that name, which none of the log's own fields may
-have; a `cross_entropy` among them is what is measured of texts that are held out.
+have. What is held out is measured without a gradient, and so without the term.
 
 Dimension key
     B  rows of a device, or of a micro-batch

@@ -137,7 +137,7 @@ def attend(
 def kernel_for(
     context: AttentionContext, config: DecoderConfig, dtype: str, T: int
 ) -> Kernel:
-    """Kernel that attends rows of T tokens without a prefix."""
+    """Kernel of rows of T tokens; blocks after a prefix, and where segments are."""
     if context.cache is not None or context.segments is not None:
         return "blocks"
     return kernel_of_rows(config, dtype, T, context.hardware)

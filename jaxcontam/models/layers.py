@@ -206,7 +206,7 @@ def _by_groups(
     return grouped(hidden_ND, index_NK, layers)
 
 
-# What is mapped has no reverse mode.
+# `custom_vmap` has no reverse mode; a gradient that is mapped over is not to be had.
 def _by_groups_forward(hidden_ND, index_NK, layers, config):
     def grouped(hidden_ND: jax.Array, layers: _Layers) -> jax.Array:
         return _grouped(config, hidden_ND, index_NK, layers)
@@ -387,7 +387,8 @@ def _product(x: jax.Array, kernel: jax.Array, *, rounds: bool = False) -> jax.Ar
 
 
 def _contracted(x: jax.Array, kernel: jax.Array, **how: Any) -> jax.Array:
-    n = 1 if x.ndim < 4 else 2
+    # Of kernels of three axes, those of heads: an x of heads has four.
+    n = 2 if (x.ndim, kernel.ndim) == (4, 3) else 1
     axes = range(x.ndim - n, x.ndim), range(n)
     return jax.lax.dot_general(x, kernel, (axes, ((), ())), **how)
 
