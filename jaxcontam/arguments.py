@@ -109,6 +109,7 @@ def check_fields(design: Any) -> None:
             # Not from annotations, which the command line changes for tyro.
             is_marked = get_origin(field.type) is Annotated
             hint = get_args(field.type)[0] if is_marked else field.type
+            assert not isinstance(hint, str), "annotations of designs are not quoted"
             # The fields of a design are flags, and its other errors name these.
             found = _checked(flag_of(field.name), value, hint)
             if found is not value:

@@ -1,13 +1,14 @@
 """The loss: cross-entropy through a fused head, with no `[N, V]` array.
 
-The gradients of the head and of the hidden states are linear in the loss, so they are
-computed beside it, piece by piece, while the logits of the piece are at hand: three
-matrix products for each piece, as without the fusion, and nothing to keep.
+Without a gradient it is the mean of what the scoring kernel gives. The gradients of the
+head and of the hidden states are linear in the loss, so they are computed beside it,
+piece by piece, while the logits of the piece are at hand: three matrix products for
+each piece, as without the fusion, and nothing to keep.
 
 To add a term: its flag as a field of `Compute`, its sum and slope in `_by_pieces`, and
 its name among the numbers that `batch_loss` returns beside the loss. They reach
 metrics.jsonl and training.html by that name, which none of the log's own fields may
-have; a `cross_entropy` among them is what is measured of texts that are held out.
+have. What is held out is measured without a gradient, and so without the term.
 
 Dimension key
     B  rows of a device, or of a micro-batch
@@ -29,6 +30,7 @@ from flax import nnx
 
 from jaxcontam.models.attention import softcapped
 from jaxcontam.models.sharding import WeightSharding, weight_name
+from jaxcontam.scoring.kernel import target_scores
 from train.options import AT_LEAST_1, option
 
 # Bytes of a piece's logits; measured flat from 16 to 128 MB on a CPU. Each piece reads
@@ -123,24 +125,29 @@ def head_loss(
     softcap: float | None = None,
     platform: str = "cpu",
 ) -> jax.Array:
-    """Mean negative log-probability of targets, nats, float32.
+    """Mean negative log-probability of targets, nats, float32: `target_scores`'.
 
-    Products take the hidden states in the head's dtype. With a softcap logits x become
+    Beside its gradient it is computed by other pieces, and equal within 1e-6. Products
+    take the hidden states in the head's dtype. With a softcap logits x become
     cap * tanh(x / cap). The size of a piece is chosen for the platform.
 
     Source:
         Gradients within the forward pass: Hsu et al. 2024, Liger Kernel,
         arXiv:2410.10989, section 3.2.
     """
-    return _by_pieces(
-        hidden_ND, head_VD, targets_N, softcap, platform, with_gradients=False
-    )[0]
+    scores = target_scores(
+        hidden_ND,
+        head_VD,
+        targets_N,
+        moments=False,
+        softcap=softcap,
+        platform=platform,
+    )
+    return -scores.logprobs.mean()
 
 
 def _forward(hidden_ND, head_VD, targets_N, softcap, platform):
-    loss, *gradients = _by_pieces(
-        hidden_ND, head_VD, targets_N, softcap, platform, with_gradients=True
-    )
+    loss, *gradients = _by_pieces(hidden_ND, head_VD, targets_N, softcap, platform)
     return loss, tuple(gradients)
 
 
@@ -162,10 +169,8 @@ def _by_pieces(
     targets_N: jax.Array,
     softcap: float | None,
     platform: str,
-    *,
-    with_gradients: bool,
-):
-    """The loss and, if asked, its gradients by the hidden states and by the head."""
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The loss, and its gradients by the hidden states and by the head."""
     N, D = hidden_ND.shape
     V, _ = head_VD.shape
     C = _piece_size(N, V, platform)
@@ -196,8 +201,6 @@ def _by_pieces(
         target_C = jnp.sum(logits_CW, axis=-1, where=is_target_CW)
         losses_C = jnp.log(sums_C) + top_C - target_C
         total += jnp.sum(losses_C, where=counts_C)
-        if not with_gradients:
-            return (total, head_gradient_WD), None
         share_C = jnp.where(counts_C, 1.0 / N, 0.0)
         slope_CW = weights_CW * (share_C / sums_C)[:, None]
         slope_CW -= jnp.where(is_target_CW, share_C[:, None], 0.0)
@@ -211,11 +214,8 @@ def _by_pieces(
 
     # Like the states, so that within `shard_map` they count as each device's own.
     zeros = functools.partial(jnp.zeros_like, hidden_ND, dtype=jnp.float32)
-    start = zeros(shape=()), zeros(shape=(W, D) if with_gradients else ())
+    start = zeros(shape=()), zeros(shape=(W, D))
     (total, head_gradient_WD), gradients = jax.lax.scan(step, start, pieces)
-    if not with_gradients:
-        return (total / N,)
-    assert gradients is not None, "each step gave one"
     gradient_ND = gradients.reshape(n_pieces * C, D)[:N]
     return total / N, gradient_ND, head_gradient_WD[:V].astype(head_VD.dtype)
 

@@ -135,7 +135,7 @@ def mean_loss(
     numbers, _ = _over_devices(
         _without_gradients, graphdef, params, batch_BT, compute, mesh, first_id
     )
-    return numbers.get("cross_entropy", numbers["loss"])
+    return numbers["loss"]
 
 
 def _over_devices(

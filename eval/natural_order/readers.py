@@ -185,8 +185,12 @@ def know(
     nats: float,
 ) -> Gain:
     """The knowledge of a reader who never saw a file: natural sequels gain so much."""
-    before = {ids.tobytes(): texts[i] for i, ids in parts.before.items()}
-    scored = {ids.tobytes(): texts[i] for i, ids in parts.scored.items()}
+    before, scored = (
+        {ids.tobytes(): texts[i] for i, ids in own.items()}
+        for own in (parts.before, parts.scored)
+    )
+    # Texts that look alike at the seam could not be told apart.
+    assert len(before) == len(parts.before) and len(scored) == len(parts.scored)
     return lambda prefix, own: (
         nats * goes_on(before[prefix[1:].tobytes()], scored[own.tobytes()])
     )

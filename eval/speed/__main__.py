@@ -24,6 +24,7 @@ from typing import Any
 
 from rich.console import Console
 
+from eval.speed.compiled import SLICES, measure_compiled
 from eval.speed.measure import Device, Table, device_found, in_fresh_process, versions
 from eval.study import Grid, print_grid, run_study, say, write_json
 from jaxcontam.errors import InputError, check_names
@@ -75,6 +76,10 @@ class Speed:
     def __post_init__(self) -> None:
         check_positive(self, "rounds")
         check_names("part", self.only, PARTS[self.device])
+        if self.compile_for is not None:
+            check_names("slice", (self.compile_for,), SLICES)
+        if self.compile_for is not None and (self.only or self.rounds):
+            raise InputError("--compile-for times nothing: leave out --only, --rounds")
 
     def run(self) -> dict[str, Any]:
         """Measure, print, write; returns the measurements.
@@ -88,9 +93,9 @@ class Speed:
         """
         console = Console(highlight=False)
         if self.compile_for is not None:
-            from eval.speed.compiled import measure_compiled
+            import jax
 
-            os.environ["JAX_PLATFORMS"] = "cpu"
+            jax.config.update("jax_platforms", "cpu")
             table = measure_compiled(self.compile_for, tiny=self.tiny)
             found = {"versions": versions(), "finished": utc_now(), "programs": table}
             write_json(self.out / f"{self.compile_for}.json", found)

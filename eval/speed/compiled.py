@@ -24,12 +24,15 @@ from jaxcontam.errors import InputError, unknown_name
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.scoring.parts import MeshShape
 
-# Kind of a chip -> its name, clock in Hz, topologies by chips.
+# Kind of a chip -> its name in a slice's, and its clock in Hz.
 _CHIPS = {
     "v5e": ("v5litepod", 1.5e9),
     "v6e": ("v6e", 1.75e9),
 }
+# Chips of a slice -> its sides.
 _SIDES = {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8"}
+SLICES = [f"{kind}-{n}" for kind in _CHIPS for n in _SIDES]
+"""Slices that can be compiled for."""
 # Rows of 512 and tokens of pairs of a batch, as accelerators score them; pairs of
 # direction at the default seam, a few tokens of frame among them.
 _ROWS, _ROW_TOKENS, _BATCH_TOKENS = 32, 512, 1 << 14
@@ -44,6 +47,7 @@ _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 _SHAPE = re.compile(r"(pred|[a-z]+\d+)\[([\d,]*)\]")
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+_COLLECTIVES += ("collective-permute",)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,14 +103,17 @@ def costs(text: str) -> Iterator[Cost]:
             return "product"
         if called is not None and has(called[1], "convolution", "dot"):
             return "product"
-        if op.removesuffix("-start").removesuffix("-done") in _COLLECTIVES:
+        # What begins is counted where it is done.
+        if op.removesuffix("-done") in _COLLECTIVES:
             return "collective"
         if op == "custom-call" and (target := _TARGET.search(rest)):
             return "Pallas call" if target[1] == "tpu_custom_call" else "other"
-        is_copy = op.startswith("copy") or (called is not None and _is_copy(called[1]))
+        is_copy = op.startswith("copy") or (
+            called is not None and moves_alone(called[1])
+        )
         return "copy" if is_copy else "other"
 
-    def _is_copy(name: str) -> bool:
+    def moves_alone(name: str) -> bool:
         moves = {"copy", "transpose", "bitcast", "reshape", "parameter", "tuple"}
         return {op for _, op, _ in bodies[name]} <= moves
 
@@ -137,25 +144,32 @@ def _n_bytes(shape: str) -> int:
 
 
 def measure_compiled(slice_name: str, *, tiny: bool) -> Table:
-    """A row a program: estimated ms by kind, GB of memory, collectives that wait."""
+    """A row a program: estimated ms by kind, GB of memory and of collectives.
+
+    A program that the compiler refuses says why, and the others go on.
+    """
     from train.dry_run import peak_bytes
 
     devices, hertz = absent_devices(slice_name)
     found: Table = {}
     for name, compile_it in _programs(devices, tiny=tiny).items():
         say(f"eval.speed: {name}")
-        program = compile_it()
+        try:
+            program = compile_it()
+        except RuntimeError as e:
+            found[name] = {"failed": str(e).splitlines()[0]}
+            continue
         own = list(costs(program.as_text()))
         ms = {
             kind: sum(cost.cycles for cost in own if cost.kind == kind) * 1e3 / hertz
             for kind in ("product", "copy", "other")
         }
-        waits = [cost for cost in own if cost.kind == "collective" and cost.n_bytes]
+        moved = [cost for cost in own if cost.kind == "collective"]
         found[name] = {
             "ms": sum(ms.values()),
             **{f"{kind} ms": value for kind, value in ms.items()},
             "Pallas calls": sum(c.times for c in own if c.kind == "Pallas call"),
-            "waits for GB": 1e-9 * sum(cost.times * cost.n_bytes for cost in waits),
+            "collectives GB": 1e-9 * sum(cost.times * cost.n_bytes for cost in moved),
             "memory GB": 1e-9 * peak_bytes(program),
         }
     return found
@@ -167,10 +181,9 @@ def absent_devices(name: str) -> tuple[list[Any], float]:
     Raises:
         InputError: If there is no such slice, or no compiler for it.
     """
+    if name not in SLICES:
+        raise unknown_name("slice", name, SLICES)
     kind, _, n = name.partition("-")
-    known = [f"{kind}-{n}" for kind in _CHIPS for n in _SIDES]
-    if name not in known:
-        raise unknown_name("slice", name, known)
     pod, hertz = _CHIPS[kind]
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("TPU_ACCELERATOR_TYPE", f"{pod}-8")

@@ -33,6 +33,7 @@ import jax.numpy as jnp
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.fused_attention import (
     Hardware,
+    Kernel,
     attend_after_prefix,
     attend_fused,
     attention_scale,
@@ -128,10 +129,18 @@ def attend(
     own = (q_BTGRE, k_BTGE, v_BTGE, positions_T, window, config)
     if cache is not None or context.sinks is not None:
         return _attend_blocks(*own, cache, context.sinks, context.segments)[0]
-    kernel = kernel_of_rows(config, dtype, T, context.hardware)
-    if kernel != "blocks" and context.segments is None:
+    if (kernel := kernel_for(context, config, dtype, T)) != "blocks":
         return attend_fused(kernel, q_BTGRE, k_BTGE, v_BTGE, config)
     return _attend_own(*own, context.segments)
+
+
+def kernel_for(
+    context: AttentionContext, config: DecoderConfig, dtype: str, T: int
+) -> Kernel:
+    """Kernel of rows of T tokens; blocks after a prefix, and where segments are."""
+    if context.cache is not None or context.segments is not None:
+        return "blocks"
+    return kernel_of_rows(config, dtype, T, context.hardware)
 
 
 def _attend_blocks(

@@ -35,6 +35,7 @@ _SHORTEST = 128
 _AMPERE = (8, 0)
 # Lanes of a TPU's registers, of which splash's blocks are multiples.
 _LANES = 128
+_LAYOUTS = ("q_layout", "k_layout", "v_layout")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ def hardware_of(device: Any) -> Hardware:
     return Hardware("cuda", device.device_kind, (int(major), int(minor or 0)))
 
 
-# On-chip memory for a fusion, in KiB: XLA's own limit is 16 MiB of 128, and products
-# then read their operands several times.
+# On-chip memory for a fusion, in KiB: products read their operands several times within
+# XLA's default, 16 MiB of the 128 of a v5e. That of a v6e is what AXLearn sets.
 _FUSION_KIB = {"TPU v5 lite": "65536", "TPU v6 lite": "98304"}
 
 
@@ -260,9 +261,6 @@ def attend_splash(
     if q_BTHE.dtype == jnp.float32:
         return attend(scaled_BTHE, k_BTGE, v_BTGE)
     return _at_one_pass(attend, scaled_BTHE, k_BTGE, v_BTGE)
-
-
-_LAYOUTS = ("q_layout", "k_layout", "v_layout")
 
 
 def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):

@@ -22,6 +22,7 @@ In `_in_best_groups` N are groups of experts.
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -205,7 +206,7 @@ def _by_groups(
     return grouped(hidden_ND, index_NK, layers)
 
 
-# What is mapped has no reverse mode.
+# `custom_vmap` has no reverse mode; a gradient that is mapped over is not to be had.
 def _by_groups_forward(hidden_ND, index_NK, layers, config):
     def grouped(hidden_ND: jax.Array, layers: _Layers) -> jax.Array:
         return _grouped(config, hidden_ND, index_NK, layers)
@@ -291,18 +292,29 @@ class Linear(nnx.Module):
         kernel_IO = self.kernel[...]
         return self._with_bias(_product(x_BTI, kernel_IO, rounds=self.rounds))
 
-    def to_heads(self, x_BTI: jax.Array, n: int) -> jax.Array:
-        """The same as heads, `[B, T, N, E]` with O = N * E.
+    def to_heads(
+        self, x_BTI: jax.Array, counts: Sequence[int], *, at_once: bool
+    ) -> list[jax.Array]:
+        """The same as groups of heads, each `[B, T, N, E]`, N of `counts`.
 
-        One product of three axes: to divide the last axis afterwards would be a copy on
-        a TPU, whose tiles are wider than most heads.
+        By a product that has heads as an axis if `at_once`, else by cutting its last
+        axis: that is a copy on a TPU, whose tiles are wider than most heads.
         """
-        kernel_IO = self.kernel[...]
-        kernel_INE = kernel_IO.reshape(kernel_IO.shape[0], n, -1)
-        return self._with_bias(_product(x_BTI, kernel_INE, rounds=self.rounds))
+        total, *stops = sum(counts), *itertools.accumulate(counts[:-1])
+        if at_once:
+            kernel_IO = self.kernel[...]
+            kernel_INE = kernel_IO.reshape(kernel_IO.shape[0], total, -1)
+            y_BTNE = self._with_bias(_product(x_BTI, kernel_INE, rounds=self.rounds))
+            return jnp.split(y_BTNE, stops, axis=2)
+        y_BTO = self(x_BTI)
+        E = y_BTO.shape[-1] // total
+        parts = jnp.split(y_BTO, [n * E for n in stops], axis=-1)
+        return [part.reshape(*part.shape[:2], -1, E) for part in parts]
 
-    def of_heads(self, x_BTNE: jax.Array) -> jax.Array:
+    def of_heads(self, x_BTNE: jax.Array, *, at_once: bool) -> jax.Array:
         """The map of heads side by side, `[B, T, O]`, I = N * E; as `to_heads`."""
+        if not at_once:
+            return self(x_BTNE.reshape(*x_BTNE.shape[:2], -1))
         kernel_IO = self.kernel[...]
         kernel_NEO = kernel_IO.reshape(*x_BTNE.shape[2:], -1)
         return self._with_bias(_product(x_BTNE, kernel_NEO, rounds=self.rounds))
@@ -375,7 +387,8 @@ def _product(x: jax.Array, kernel: jax.Array, *, rounds: bool = False) -> jax.Ar
 
 
 def _contracted(x: jax.Array, kernel: jax.Array, **how: Any) -> jax.Array:
-    n = 1 if x.ndim < 4 else 2
+    # Of kernels of three axes, those of heads: an x of heads has four.
+    n = 2 if (x.ndim, kernel.ndim) == (4, 3) else 1
     axes = range(x.ndim - n, x.ndim), range(n)
     return jax.lax.dot_general(x, kernel, (axes, ((), ())), **how)
 

@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxcontam.models.attention import AttentionContext, attend
+from jaxcontam.models.attention import AttentionContext, attend, kernel_for
 from jaxcontam.models.config import DecoderConfig
 from jaxcontam.models.layers import Linear, Norm
 from jaxcontam.models.rope import rotate
@@ -66,15 +66,18 @@ class Attention(nnx.Module):
         B, T, _ = hidden_BTD.shape
         config = self.config
         H, G, E = config.n_heads, config.n_kv_heads, config.head_dim
+        # Where heads are wanted as axes of their own: blocks would copy them back.
+        dtype = self.qkv.kernel[...].dtype
+        kernel = kernel_for(context, config, str(dtype), T)
+        at_once = kernel == "splash"
         if self.reuses:
-            return self._reusing(hidden_BTD, context)
-        n_queries = H * (2 if config.attention_gate else 1)
-        n_values = 0 if config.values_are_keys else G
-        heads = self.qkv.to_heads(hidden_BTD, n_queries + G + n_values)
-        q_BTHE, k_BTGE, v_BTGE = jnp.split(heads, [n_queries, n_queries + G], axis=2)
+            return self._reusing(hidden_BTD, context, at_once=at_once)
+        counts = [H * (2 if config.attention_gate else 1), G]
+        counts += [] if config.values_are_keys else [G]
+        q_BTHE, k_BTGE, *own = self.qkv.to_heads(hidden_BTD, counts, at_once=at_once)
+        # Gemma 4's layers of all tokens have keys for values.
+        (v_BTGE,) = own or [k_BTGE]
         gate_BTHE = None
-        if config.values_are_keys:
-            v_BTGE = k_BTGE
         if config.attention_gate:
             # Of each head its query, then its gate.
             q_BTHE, gate_BTHE = q_BTHE[:, :, 0::2], q_BTHE[:, :, 1::2]
@@ -92,7 +95,6 @@ class Attention(nnx.Module):
         if context.rotary is not None:
             q_BTHE = rotate(q_BTHE, context.rotary, config)
             k_BTGE = rotate(k_BTGE, context.rotary, config)
-        dtype = self.qkv.kernel[...].dtype
         q_BTGRE = q_BTHE.reshape(B, T, G, H // G, E).astype(dtype)
         k_BTGE, v_BTGE = k_BTGE.astype(dtype), v_BTGE.astype(dtype)
         if config.attention_sinks:
@@ -101,21 +103,23 @@ class Attention(nnx.Module):
         mixed_BTHE = mixed_BTGRE.reshape(B, T, H, E)
         if gate_BTHE is not None:
             mixed_BTHE *= jax.nn.sigmoid(gate_BTHE.astype(jnp.float32))
-        return self.out.of_heads(mixed_BTHE), (k_BTGE, v_BTGE)
+        return self.out.of_heads(mixed_BTHE, at_once=at_once), (k_BTGE, v_BTGE)
 
     def _reusing(
-        self, hidden_BTD: jax.Array, context: AttentionContext
+        self, hidden_BTD: jax.Array, context: AttentionContext, *, at_once: bool
     ) -> tuple[jax.Array, None]:
         """Mixed values of an earlier layer's keys and values; nothing is kept."""
         B, T, _ = hidden_BTD.shape
         config = self.config
         assert context.reused is not None and context.rotary is not None
         H, G, E = config.n_heads, config.n_kv_heads, config.head_dim
-        q_BTHE = self.query_norm(self.qkv.to_heads(hidden_BTD, H))
+        (q_BTHE,) = self.qkv.to_heads(hidden_BTD, [H], at_once=at_once)
+        q_BTHE = self.query_norm(q_BTHE)
         q_BTHE = rotate(q_BTHE, context.rotary, config)
         q_BTGRE = q_BTHE.reshape(B, T, G, H // G, E).astype(self.qkv.kernel[...].dtype)
         mixed_BTGRE = attend(q_BTGRE, *context.reused, context, config)
-        return self.out.of_heads(mixed_BTGRE.reshape(B, T, H, E)), None
+        mixed_BTHE = mixed_BTGRE.reshape(B, T, H, E)
+        return self.out.of_heads(mixed_BTHE, at_once=at_once), None
 
 
 class LatentAttention(nnx.Module):

@@ -189,8 +189,9 @@ def target_scores(
         logits_NC = jnp.where(fresh_C[None], logits_NC, -jnp.inf)
         return _merge(carry, logits_NC, fresh_C, moments=moments), None
 
-    zeros_N = jnp.zeros((N,), jnp.float32)
-    carry = (jnp.full((N,), -jnp.inf, jnp.float32), zeros_N, zeros_N, zeros_N)
+    # Like the states, so that within `shard_map` they count as each device's own.
+    zeros_N = jnp.zeros_like(hidden_ND, dtype=jnp.float32, shape=(N,))
+    carry = (zeros_N - jnp.inf, zeros_N, zeros_N, zeros_N)
     (top_N, total_N, mean_N, square_N), _ = jax.lax.scan(
         step, carry, jnp.arange(n_blocks)
     )

@@ -164,6 +164,7 @@ def over_mesh(
 
 
 def _compiled(score: Callable[..., Any], mesh: Mesh) -> Any:
+    """Compiled with options of the devices, which no outer `jit` would take."""
     options = compiler_options(hardware_of(mesh.devices.flat[0]))
     return jax.jit(score, compiler_options=options)
 

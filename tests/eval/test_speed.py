@@ -27,7 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 _HLO = """
 %body (x: f32[8]) -> f32[8] {
   %f = bf16[4,8]{1,0} fusion(%x), calls=%inner, "estimated_cycles":"30"
-  %g = f32[16]{0} all-gather(%x), channel_id=1
+  %g = (f32[8]{0}, f32[16]{0}) all-gather-start(%x), channel_id=1
+  %h = f32[16]{0} all-gather-done(%g)
 }
 
 %condition (x: f32[8]) -> pred[] {
@@ -57,7 +58,9 @@ def test_cycles_of_a_loop_are_those_of_all_its_trips():
 
 def test_a_slice_that_does_not_exist_is_named():
     with pytest.raises(InputError, match="unknown slice 'v5e-3'"):
-        Speed(compile_for="v5e-3").run()
+        Speed(compile_for="v5e-3")
+    with pytest.raises(InputError, match="--compile-for times nothing"):
+        Speed(compile_for="v5e-4", rounds=3)
 
 
 def test_ways_take_turns_and_only_their_own_time_counts():

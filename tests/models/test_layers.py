@@ -11,7 +11,7 @@ from flax import nnx
 from jaxcontam.models.config import ExpertShape, GateClip
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.families import FAMILIES
-from jaxcontam.models.layers import Experts
+from jaxcontam.models.layers import Experts, Linear
 from jaxcontam.models.sharding import divided_axis, weight_name, weight_sharding
 from tests.support.decoders import LLAMA
 from tests.support.family_files import RAW, raw_config
@@ -90,6 +90,33 @@ def test_a_row_has_the_same_bits_at_any_place_among_any_mates(platform):
         batch[place] = own_TD
         found.append(np.asarray(call(batch))[place])
     np.testing.assert_array_equal(found[1:], [found[0]] * 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_heads_as_axes_of_a_product_are_those_that_are_cut(dtype):
+    """Values and gradients, of a map to groups of heads and of one from them."""
+    made = Linear(12, 20, bias=True, rngs=nnx.Rngs(0), rounds=True)
+    back = Linear(20, 12, bias=True, rngs=nnx.Rngs(1))
+    for one in (made, back):
+        one.kernel[...] = one.kernel[...].astype(dtype)
+        one.bias[...] = hidden(*one.bias[...].shape, seed=2)
+    graphdef, state = nnx.split((made, back))
+
+    def total(state, x_BTI, at_once):
+        made, back = nnx.merge(graphdef, state)
+        parts = made.to_heads(x_BTI, [2, 1, 2], at_once=at_once)
+        assert [part.shape for part in parts] == [(2, 7, n, 4) for n in (2, 1, 2)]
+        y_BTO = back.of_heads(jnp.concatenate(parts[::-1], axis=2), at_once=at_once)
+        return jnp.sum(jnp.sin(y_BTO.astype(jnp.float32)))
+
+    found, wanted = (
+        jax.value_and_grad(total, argnums=(0, 1))(state, hidden(2, 7, 12), at_once)
+        for at_once in (True, False)
+    )
+    atol = 1e-5 if dtype == "float32" else 2e-2
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        one, other = (np.asarray(x, np.float32) for x in (one, other))
+        np.testing.assert_allclose(one, other, atol=atol)
 
 
 def test_experts_of_groups_may_be_mapped_over():

@@ -17,6 +17,7 @@ from jaxcontam.models.checkpoint import load_checkpoint
 from jaxcontam.models.config import llama_shape
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.local import local_scorer
+from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from tests.support.served_model import byte_tokenizer
 from tests.support.train_corpus import write_corpus
 from train.config import PLAIN, PRESETS, RunOptions
@@ -154,6 +155,9 @@ def test_the_loss_of_a_batch_is_the_mean_score_of_its_targets():
     loss = mean_loss(graphdef, params, jnp.asarray(ids))
     expected = -np.mean([found[0] for found in scores])
     assert float(loss) == pytest.approx(expected, rel=1e-5)
+    mesh = device_mesh(MeshShape(), jax.devices()[:1])
+    again = mean_loss(graphdef, params, jnp.asarray(ids), mesh=mesh)
+    assert float(again) == pytest.approx(float(loss), rel=1e-6)
 
 
 def test_isolated_documents_are_read_as_if_each_stood_alone():
