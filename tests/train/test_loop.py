@@ -15,7 +15,7 @@ from orbax.checkpoint._src.path import gcs_utils
 from jaxcontam.errors import InputError, StorageError
 from jaxcontam.models.config import ExpertShape
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.sharding import weight_name
+from jaxcontam.models.sharding import WeightSharding, weight_name
 from tests.support.stepwise import train_decoder
 from train import step
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, restore_params, saved_steps
@@ -349,8 +349,13 @@ def test_bfloat16_loses_nothing_of_a_token_that_stands_everywhere():
     slopes = [
         jax.grad(
             lambda params, compute: step.batch_loss(
-                graphdef, params, batch, compute=compute
-            )
+                params,
+                batch,
+                graphdef=graphdef,
+                compute=compute,
+                layout=WeightSharding(()),
+                first_id=None,
+            )[0]
         )(params, Compute(dtype=dtype))
         for dtype in ("float32", "bfloat16")
     ]
