@@ -23,11 +23,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
-from jaxcontam.models.fused_attention import (
-    compiler_options,
-    hardware,
-    hardware_of,
-)
+from jaxcontam.models.fused_attention import compiler_options, hardware, hardware_of
 from jaxcontam.models.sharding import ROWS
 from jaxcontam.processes import gather
 from jaxcontam.scoring.mesh import MeshShape, device_mesh

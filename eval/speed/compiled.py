@@ -185,11 +185,6 @@ def absent_devices(name: str) -> tuple[list[Any], float]:
         raise unknown_name("slice", name, SLICES)
     kind, _, n = name.partition("-")
     pod, hertz = _CHIPS[kind]
-    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
-    os.environ.setdefault("TPU_ACCELERATOR_TYPE", f"{pod}-8")
-    os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
-    # Another process may have it, another compilation or a run.
-    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     try:
         import libtpu  # noqa: F401  # pyright: ignore[reportMissingImports]
     except ImportError as e:
@@ -197,6 +192,11 @@ def absent_devices(name: str) -> tuple[list[Any], float]:
             "libtpu, which compiles for a TPU, is not installed",
             hint="pip install -e '.[tpu]'",
         ) from e
+    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    os.environ.setdefault("TPU_ACCELERATOR_TYPE", f"{pod}-8")
+    os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+    # Another process may have it, another compilation or a run.
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     from jax.experimental import topologies
 
     # A slice of one chip is not a part of a host with four.

@@ -13,7 +13,7 @@ from flax import nnx
 
 from eval.speed import __main__ as command
 from eval.speed.__main__ import PARTS, Speed
-from eval.speed.compiled import Cost, costs
+from eval.speed.compiled import Cost, absent_devices, costs
 from eval.speed.measure import _tried, interleaved, median_ratio, real_lengths
 from eval.speed.scoring import batches_of
 from eval.speed.subjects import random_decoder, subject
@@ -61,6 +61,12 @@ def test_a_slice_that_does_not_exist_is_named():
         Speed(compile_for="v5e-3")
     with pytest.raises(InputError, match="--compile-for times nothing"):
         Speed(compile_for="v5e-4", rounds=3)
+
+
+def test_without_the_compiler_of_tpus_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "libtpu", None)
+    with pytest.raises(InputError, match="TPU, is not installed"):
+        absent_devices("v5e-1")
 
 
 def test_ways_take_turns_and_only_their_own_time_counts():

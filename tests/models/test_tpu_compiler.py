@@ -7,7 +7,7 @@ import jax
 import pytest
 from flax import nnx
 
-from eval.speed.compiled import absent_devices
+from eval.speed.compiled import absent_devices, measure_compiled
 from eval.speed.subjects import is_operand
 from jaxcontam.models.decoder import abstract_decoder
 from jaxcontam.models.families import FAMILIES
@@ -55,3 +55,11 @@ def test_rows_and_pairs_of_every_family_compile(model_type, dtype):
         pairs.lower(state, ids(4, 32), ids(4), ids(4, 3, 16)),
     ):
         assert lowered.compile().as_text().startswith("HloModule")
+
+
+def test_every_program_of_the_table_compiles_and_has_an_estimate():
+    found = measure_compiled("v5e-4", tiny=True)
+    assert len(found) == 5
+    for name, row in found.items():
+        assert row["ms"] > row["product ms"] > 0 and row["memory GB"] > 0, name
+    assert found["score 7b, fsdp=4"]["collectives GB"] > 0
