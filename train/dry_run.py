@@ -205,6 +205,11 @@ def compiled(
         ),
     )
     _, update = compiled_step(graphdef, config, _N_STEPS, mesh, first_id=0)
+    if mesh.is_multi_process:
+        # What the processes tell each other.
+        where = NamedSharding(mesh, ROWS)
+        told = jax.ShapeDtypeStruct((mesh.size, 2), "bool", sharding=where)
+        arguments = (*arguments, told)
     return update.lower(*arguments).compile()
 
 

@@ -5,6 +5,7 @@ Dimension key
     T  targets a row
 """
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -25,7 +26,7 @@ from jaxcontam.errors import InputError
 from jaxcontam.models.decoder import Decoder
 from jaxcontam.models.fused_attention import compiler_options, hardware, hardware_of
 from jaxcontam.models.sharding import ROWS
-from jaxcontam.processes import gather
+from jaxcontam.processes import is_first
 from jaxcontam.scoring.mesh import MeshShape, device_mesh
 from train.checkpoints import Checkpoints
 from train.config import Config
@@ -128,6 +129,7 @@ def train(
 
         watch.validation(step, loss)
 
+    told = _Told(mesh)
     done = (checkpoints and checkpoints.newest()) or 0
     if checkpoints is not None and done:
         # Deleted first, since the device may have no room for both.
@@ -140,7 +142,9 @@ def train(
         validate(0)
     saved_at, seconds_between = time.monotonic(), _SECONDS_BETWEEN[0]
     for step in range(done + 1, n_steps + 1):
-        params, opt_state, metrics = update(params, opt_state, place(next(batches)))
+        batch = place(next(batches))
+        params, opt_state, metrics = update(params, opt_state, batch, *told.riding())
+        told.add(metrics)
         fetched.add(metrics)
         done = step
         if step in watch.validation_steps:
@@ -149,15 +153,10 @@ def train(
         if step in watch.audit_steps:
             fetched.flush()
             watch.audit(step, nnx.merge(graphdef, params))
-        is_due = (
-            time.monotonic() - saved_at >= seconds_between
-            if checkpoint_steps is None
-            else step % checkpoint_steps == 0
-        )
-        # One process alone may be told to stop, and hosts have clocks of their own; but
-        # all must save at the same step: any stops all, and process 0 says what is due.
-        told = gather(np.array([should_stop(), is_due]))
-        is_stopped, is_due = bool(told[:, 0].any()), bool(told[0, 1])
+        is_late = time.monotonic() - saved_at >= seconds_between
+        is_stopped, is_due = told.by_all(should_stop(), is_late)
+        if checkpoint_steps is not None:
+            is_due = step % checkpoint_steps == 0
         if checkpoints is None:
             if is_stopped:
                 break
@@ -166,6 +165,7 @@ def train(
             fetched.flush()
             begin = time.monotonic()
             checkpoints.save(step, params, opt_state, batches)
+            told.saved()
             saved_at = time.monotonic()
             shortest, longest = _SECONDS_BETWEEN
             seconds_between = (saved_at - begin) / _SAVING_SHARE
@@ -209,7 +209,9 @@ def compiled_step(
 ) -> tuple[Any, Any]:
     """Compile `build_step`, once per shape of run.
 
-    Gives weights -> the optimiser's state, and `Step.update`, which donates both.
+    Gives weights -> the optimiser's state, and `Step.update`, which donates both. Over
+    several processes the latter takes what each device's process says, `_Told.riding`,
+    and its numbers have under `told` what any of them did.
     """
     step = build_step(graphdef, config, n_steps, first_id=first_id, mesh=mesh)
     on = hardware() if mesh is None else hardware_of(mesh.devices.flat[0])
@@ -218,13 +220,20 @@ def compiled_step(
     )
     if mesh is None:
         return jax.jit(step.optimizer.init), jitted(step.update)
+
+    def update(params: Any, opt_state: Any, batch_BT: jax.Array, said: Any = None):
+        *state, numbers = step.update(params, opt_state, batch_BT)
+        if said is not None:
+            numbers |= {"told": said.any(axis=0)}
+        return *state, numbers
+
     # Explicit, since the compiler would replicate what depends on no sharded array.
     shapes = abstract_params(config.decoder)
     state = state_shardings(step.optimizer, shapes, mesh)
     out = (param_shardings(shapes, mesh), state, NamedSharding(mesh, PartitionSpec()))
     return (
         jax.jit(step.optimizer.init, out_shardings=state),
-        jitted(step.update, out_shardings=out),
+        jitted(update, out_shardings=out),
     )
 
 
@@ -257,6 +266,50 @@ def _deleted(params: nnx.State, first_state: Any) -> tuple[Any, Any]:
     for leaf in jax.tree.leaves(params):
         leaf.delete()
     return shapes, state
+
+
+class _Told:
+    """Whether to stop and to save, which all processes must do after the same step.
+
+    One process alone may be told to stop, and hosts have clocks of their own. What each
+    says rides in its next step and is read `_STEPS_AHEAD` steps later, when the device
+    has long had it: no step waits for a host. A process that is alone waits for none.
+    """
+
+    def __init__(self, mesh: Mesh | None):
+        self._mesh = mesh if mesh is not None and mesh.is_multi_process else None
+        self._said = np.zeros(2, bool)
+        self._waiting: collections.deque[Any] = collections.deque()
+        # Of those that wait, the first that were said before the last checkpoint.
+        self._n_before = 0
+
+    def riding(self) -> tuple[jax.Array, ...]:
+        """What a step takes beside its batch: (n_devices, 2) bool, or nothing."""
+        if self._mesh is None:
+            return ()
+        said = np.tile(self._said, (len(self._mesh.local_devices), 1))
+        sharding = NamedSharding(self._mesh, ROWS)
+        return (jax.make_array_from_process_local_data(sharding, said),)
+
+    def add(self, numbers: Numbers) -> None:
+        """Keep what all said in a step."""
+        if self._mesh is not None:
+            self._waiting.append(numbers.pop("told"))
+
+    def by_all(self, stops: bool, is_due: bool) -> tuple[bool, bool]:
+        """Whether any process stops, and whether by process 0 a checkpoint is due."""
+        self._said = np.array([stops, is_due and is_first()])
+        if self._mesh is None:
+            return stops, is_due
+        if len(self._waiting) <= _STEPS_AHEAD:
+            return False, False
+        any_stops, any_due = np.asarray(self._waiting.popleft()).tolist()
+        is_before, self._n_before = self._n_before > 0, max(0, self._n_before - 1)
+        return any_stops, any_due and not is_before
+
+    def saved(self) -> None:
+        """What was due before this checkpoint no longer is."""
+        self._said[1], self._n_before = False, len(self._waiting)
 
 
 class _Fetched:

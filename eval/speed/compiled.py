@@ -33,14 +33,15 @@ _CHIPS = {
 _SIDES = {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8"}
 SLICES = [f"{kind}-{n}" for kind in _CHIPS for n in _SIDES]
 """Slices that can be compiled for."""
-# Rows of 512 and tokens of pairs of a batch, as accelerators score them; pairs of
-# direction at the default seam, a few tokens of frame among them.
-_ROWS, _ROW_TOKENS, _BATCH_TOKENS = 32, 512, 1 << 14
+# Tokens of a batch, as accelerators score them; pairs of direction at the default seam,
+# a few tokens of frame among them.
+_BATCH_TOKENS = 1 << 14
 _PREFIX, _SCORED, _CONTINUATIONS = 112, 64, 3
 
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.-]+) .*\{$")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.-]+) = (.*?) ([a-z][\w-]*)\((.*)$")
 _CALLED = re.compile(r"(?:calls|to_apply|body)=%?([\w.-]+)")
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _CONDITION = re.compile(r"condition=%?([\w.-]+)")
 _TRIPS = re.compile(r'known_trip_count":\{"n":"(\d+)"')
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
@@ -124,6 +125,12 @@ def costs(text: str) -> Iterator[Cost]:
                 yield from walk(
                     called[1], times * trips(rest) if op == "while" else times
                 )
+                continue
+            if op == "conditional" and (branches := _BRANCHES.search(rest)):
+                # One of them runs: the costliest is counted.
+                names = branches[1].replace("%", "").split(", ")
+                found = [list(walk(name, times)) for name in names]
+                yield from max(found, key=lambda own: sum(x.cycles for x in own))
                 continue
             estimate = _CYCLES.search(rest)
             cycles = times * int(estimate[1]) if estimate else 0
@@ -211,9 +218,14 @@ def _programs(devices: list[Any], *, tiny: bool) -> dict[str, Callable[[], Any]]
     """What is compiled, by name: programs for all devices."""
     n = len(devices)
     found: dict[str, Callable[[], Any]] = {}
-    for size, fsdp in (("1.4b", 1), ("7b", min(4, n)), ("1b_262k", 1)):
-        found[f"score {size}, fsdp={fsdp}"] = functools.partial(
-            _rows, subject(size, tiny=tiny).config, fsdp, devices, tiny=tiny
+    # The last one's windows are of 512 tokens.
+    for size, fsdp, T in (
+        ("1.4b", 1, 512),
+        ("7b", min(4, n), 512),
+        ("1b_262k", 1, 2048),
+    ):
+        found[f"score {size}, fsdp={fsdp}, rows of {T}"] = functools.partial(
+            _rows, subject(size, tiny=tiny).config, fsdp, 64 if tiny else T, devices
         )
     config = subject("1.4b", tiny=tiny).config
     found["pairs 1.4b"] = functools.partial(_pairs, config, devices, tiny=tiny)
@@ -221,12 +233,11 @@ def _programs(devices: list[Any], *, tiny: bool) -> dict[str, Callable[[], Any]]
     return found
 
 
-def _rows(config: DecoderConfig, fsdp: int, devices: list[Any], *, tiny: bool) -> Any:
+def _rows(config: DecoderConfig, fsdp: int, T: int, devices: list[Any]) -> Any:
     from jaxcontam.scoring.mesh import compiled_tokens
 
     mesh, graphdef, state, sharding = _placed(config, fsdp, devices)
-    B, T = (2, 64) if tiny else (_ROWS, _ROW_TOKENS)
-    ids = _ids((len(devices) * B, T), mesh)
+    ids = _ids((len(devices) * _BATCH_TOKENS // T, T), mesh)
     score = compiled_tokens(graphdef, mesh, sharding, False)
     return score.lower(state, ids, ids).compile()
 

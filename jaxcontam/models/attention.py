@@ -130,7 +130,7 @@ def attend(
     if cache is not None or context.sinks is not None:
         return _attend_blocks(*own, cache, context.sinks, context.segments)[0]
     if (kernel := kernel_for(context, config, dtype, T)) != "blocks":
-        return attend_fused(kernel, q_BTGRE, k_BTGE, v_BTGE, config)
+        return attend_fused(kernel, q_BTGRE, k_BTGE, v_BTGE, config, window)
     return _attend_own(*own, context.segments)
 
 

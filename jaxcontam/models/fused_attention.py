@@ -19,7 +19,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import jax
@@ -84,7 +84,7 @@ def compiler_options(on: Hardware) -> dict[str, str]:
 
 
 def kernel_of(config: DecoderConfig, dtype: str, on: Hardware) -> Kernel:
-    """Attention kernel for long rows without a prefix, where all windows are equal."""
+    """Attention kernel for long rows without a prefix."""
     if config.attention_sinks or config.latent is not None:
         return "blocks"
     # Their matrix units take no bfloat16 from a Pallas kernel (jax-ml/jax issue 18595).
@@ -106,16 +106,14 @@ def kernel_of(config: DecoderConfig, dtype: str, on: Hardware) -> Kernel:
 
 def kernel_of_rows(config: DecoderConfig, dtype: str, T: int, on: Hardware) -> Kernel:
     """Attention kernel for rows of T tokens."""
-    if T < _SHORTEST or len(_windows(config, T)) > 1:
-        return "blocks"
-    return kernel_of(config, dtype, on)
+    return "blocks" if T < _SHORTEST else kernel_of(config, dtype, on)
 
 
 def fuses_prefix(
     config: DecoderConfig, dtype: str, T: int, P: int, on: Hardware
 ) -> bool:
     """True if rows of T tokens after a prefix of P are cuDNN's."""
-    is_plain = _windows(config, P + T) == {None}
+    is_plain = _windows(config, P + T) == [None]
     is_cudnn = is_plain and kernel_of_rows(config, dtype, T, on) == "cudnn"
     return is_cudnn and _cudnn_calls() is not None
 
@@ -140,24 +138,42 @@ def attend_fused(
     k_BTGE: jax.Array,
     v_BTGE: jax.Array,
     config: DecoderConfig,
+    window: jax.Array | None = None,
 ) -> jax.Array:
     """Causal attention of whole sequences by `cudnn` or `splash`, `[B, T, G, R, E]`.
 
-    Queries and keys come rotated, and all layers have one window at T. Scores and the
-    softmax are float32; the mixed values are rounded to the operands' dtype, which is
-    what the output projection reads.
+    Queries and keys come rotated. A kernel is compiled for each distinct window of the
+    model at T, and `window`, the layer's, an int32 scalar, chooses; None where there is
+    one. Scores and the softmax are float32; the mixed values are rounded to the
+    operands' dtype, which is what the output projection reads.
     """
     B, T, G, R, E = q_BTGRE.shape
-    (window,) = _windows(config, T)
+    sizes, which = _windows(config, T), None
+    if len(sizes) > 1:
+        which = (window > jnp.array([size for size in sizes if size is not None])).sum()
     mixed_BTHE = _FUSED[kernel](
         q_BTGRE.reshape(B, T, G * R, E),
         k_BTGE,
         v_BTGE,
+        which,
         scale=attention_scale(config),
         softcap=config.attention_softcap,
-        window=window,
+        windows=sizes,
     )
     return mixed_BTHE.reshape(B, T, G, R, E).astype(jnp.float32)
+
+
+def _chosen(
+    which: jax.Array | None,
+    windows: Sequence[int | None],
+    kernel_of_window: Callable[[int | None], Callable[..., jax.Array]],
+    *operands: jax.Array,
+) -> jax.Array:
+    """Result of the kernel of one of the windows; None where there is one."""
+    kernels = [kernel_of_window(window) for window in windows]
+    if which is None:
+        return kernels[0](*operands)
+    return jax.lax.switch(which, kernels, *operands)
 
 
 def attention_scale(config: DecoderConfig) -> float:
@@ -165,34 +181,40 @@ def attention_scale(config: DecoderConfig) -> float:
     return config.attention_scale or config.head_dim**-0.5
 
 
-def _windows(config: DecoderConfig, T: int) -> set[int | None]:
-    """Distinct windows of the layers at T tokens; None where nothing is masked."""
-    sizes = config.windows or (None,)
-    return {None if size is None or size >= T else size for size in sizes}
+def _windows(config: DecoderConfig, T: int) -> list[int | None]:
+    """Distinct windows of the layers at T tokens, ascending; None hides nothing."""
+    sizes = {size or T for size in config.windows or (None,)}
+    return [*sorted(size for size in sizes if size < T)] + [None] * (max(sizes) >= T)
 
 
 def attend_cudnn(
     q_BTHE: jax.Array,
     k_BTGE: jax.Array,
     v_BTGE: jax.Array,
+    which: jax.Array | None,
     *,
     scale: float,
     softcap: float | None,
-    window: int | None,
+    windows: Sequence[int | None],
 ) -> jax.Array:
-    """Attention by cuDNN, `[B, T, H, E]`; JAX itself would choose `xla`."""
+    """Attention by cuDNN, `[B, T, H, E]`; JAX itself would choose `xla`.
+
+    `which` of the windows is the layer's; None where there is one.
+    """
     if softcap is not None:
         raise ValueError("cuDNN's attention has no soft cap")
-    return jax.nn.dot_product_attention(
-        q_BTHE,
-        k_BTGE,
-        v_BTGE,
-        scale=scale,
-        is_causal=True,
-        # To the left the window counts the tokens before the query's own.
-        local_window_size=None if window is None else (window - 1, 0),
-        implementation="cudnn",
-    )
+
+    def kernel(window: int | None) -> Callable[..., jax.Array]:
+        return functools.partial(
+            jax.nn.dot_product_attention,
+            scale=scale,
+            is_causal=True,
+            # To the left the window counts the tokens before the query's own.
+            local_window_size=None if window is None else (window - 1, 0),
+            implementation="cudnn",
+        )
+
+    return _chosen(which, windows, kernel, q_BTHE, k_BTGE, v_BTGE)
 
 
 def attend_after_prefix(
@@ -240,10 +262,11 @@ def attend_splash(
     q_BTHE: jax.Array,
     k_BTGE: jax.Array,
     v_BTGE: jax.Array,
+    which: jax.Array | None,
     *,
     scale: float,
     softcap: float | None,
-    window: int | None,
+    windows: Sequence[int | None],
     interpret: bool = False,
 ) -> jax.Array:
     """Attention by the splash kernel of Pallas, `[B, T, H, E]`.
@@ -252,18 +275,18 @@ def attend_splash(
     operands are multiplied at the default matmul precision at tracing (the scorer sets
     the highest); bfloat16 operands are multiplied exactly, and the softmax weights are
     rounded to bfloat16. The scale is applied to the queries before they are rounded.
-    `interpret` runs the kernel on any device, slowly.
+    `which` is as for cuDNN. `interpret` runs the kernel on any device, slowly.
     """
     attend = functools.partial(
-        _splash, softcap=softcap, window=window, interpret=interpret
+        _splash, softcap=softcap, windows=windows, interpret=interpret
     )
     scaled_BTHE = (q_BTHE.astype(jnp.float32) * scale).astype(q_BTHE.dtype)
     if q_BTHE.dtype == jnp.float32:
-        return attend(scaled_BTHE, k_BTGE, v_BTGE)
-    return _at_one_pass(attend, scaled_BTHE, k_BTGE, v_BTGE)
+        return attend(scaled_BTHE, k_BTGE, v_BTGE, which)
+    return _at_one_pass(attend, scaled_BTHE, k_BTGE, v_BTGE, which)
 
 
-def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
+def _splash(q_BTHE, k_BTGE, v_BTGE, which, *, softcap, windows, interpret):
     # Pallas takes seconds to import, and only a TPU needs it.
     from jax.experimental.pallas.ops.tpu.splash_attention import (
         splash_attention_kernel as splash,
@@ -280,53 +303,56 @@ def _splash(q_BTHE, k_BTGE, v_BTGE, *, softcap, window, interpret):
     # that all blocks of the gradient fit the 16 MB of on-chip memory.
     is_wide = padded_E * q_BTHE.dtype.itemsize > 512
     block = math.gcd(padded_T, 256 if is_wide else 512)
-    shape = (padded_T, padded_T)
-    mask = (
-        masks.CausalMask(shape)
-        if window is None
-        else masks.LocalMask(shape, window_size=(window - 1, 0), offset=0)
-    )
     # Tokens fill the lanes where heads do not.
     layouts = splash.QKVLayout
     layout = layouts.SEQ_MINOR if padded_E < _LANES else layouts.HEAD_DIM_MINOR
     names = ("block_q", "block_kv", "block_q_dkv", "block_kv_dkv", "block_q_dq")
     names += ("block_kv_dq",)
-    # Its declared type is that of a call that returns log-sums, too.
-    kernel: Any = splash.make_splash_mha_single_device(
-        masks.MultiHeadMask([mask] * H),
-        block_sizes=splash.BlockSizes(
-            **dict.fromkeys(names, block), **dict.fromkeys(_LAYOUTS, layout)
-        ),
-        attn_logits_soft_cap=softcap,
-        interpret=interpret,
-    )
     segments = None
     if padded_T > T:
         is_padding_T = (jnp.arange(padded_T) >= T).astype(jnp.int32)
         segments = splash.SegmentIds(is_padding_T, is_padding_T)
 
+    def kernel(window: int | None) -> Callable[..., jax.Array]:
+        shape = (padded_T, padded_T)
+        mask = (
+            masks.CausalMask(shape)
+            if window is None
+            else masks.LocalMask(shape, window_size=(window - 1, 0), offset=0)
+        )
+        # Its declared type is that of a call that returns log-sums, too.
+        of_row: Any = splash.make_splash_mha_single_device(
+            masks.MultiHeadMask([mask] * H),
+            block_sizes=splash.BlockSizes(
+                **dict.fromkeys(names, block), **dict.fromkeys(_LAYOUTS, layout)
+            ),
+            attn_logits_soft_cap=softcap,
+            interpret=interpret,
+        )
+        return jax.vmap(lambda q, k, v: of_row(q, k, v, segment_ids=segments))
+
     def heads_first(x_BTHE: jax.Array) -> jax.Array:
         wider = ((0, 0), (0, padded_T - T), (0, 0), (0, padded_E - E))
         return jnp.moveaxis(jnp.pad(x_BTHE, wider), 1, 2)
 
-    mixed_BHTE = jax.vmap(lambda q, k, v: kernel(q, k, v, segment_ids=segments))(
-        heads_first(q_BTHE), heads_first(k_BTGE), heads_first(v_BTGE)
-    )
+    # Turned outside of the choice, where products can be asked for the same.
+    operands = map(heads_first, (q_BTHE, k_BTGE, v_BTGE))
+    mixed_BHTE = _chosen(which, windows, kernel, *operands)
     return jnp.moveaxis(mixed_BHTE, 1, 2)[:, :T, :, :E]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _at_one_pass(
-    attend: Callable[..., jax.Array], q: jax.Array, k: jax.Array, v: jax.Array
+    attend: Callable[..., jax.Array], *operands: jax.Array | None
 ) -> jax.Array:
     """`attend` with one exact pass of bfloat16; more do not compile (issue 21408)."""
     with _one_pass():
-        return attend(q, k, v)
+        return attend(*operands)
 
 
-def _one_pass_forward(attend, q, k, v):
+def _one_pass_forward(attend, *operands):
     with _one_pass():
-        return jax.vjp(attend, q, k, v)
+        return jax.vjp(attend, *operands)
 
 
 def _one_pass_backward(attend, vjp, cotangent):

@@ -8,9 +8,10 @@ Dimension key
     T  ids of a continuation
 """
 
+import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ from jaxcontam.scoring.store import RowKeys, ScoreStore
 _ALIGNED, _ALIGNED_ACCELERATOR = 8, 16
 # Steps of a batch at most, which share the overhead of a device call.
 _STEPS = 4
+# Full batches that are worth compiling a program for, on a CPU.
+_MANY = 8
 
 PairForward = Callable[..., Any]
 """(prefixes_IP, lengths_I, continuations_IKT, at_once) -> logprobs_IKT."""
@@ -139,36 +142,47 @@ class PairScorer:
 
     def plan(self, groups: Sequence[PairGroup]) -> list[PairBatch]:
         """Batches of few shapes; they follow from the groups, not from the store."""
-        sizes = sizes_of(groups)
-        batches = []
-        for bucket, members in groups_by_length(sizes, self._buckets).items():
-            shape = self._shape(sizes, bucket, len(members))
-            batches += [PairBatch(some, *shape) for some in parts(members, shape[0])]
-        return batches
+        return [
+            PairBatch(some, *shape)
+            for shape, members in self._shapes(sizes_of(groups))
+            for some in parts(members, shape[0])
+        ]
 
     def n_batches(self, sizes: GroupSizes) -> dict[tuple[int, ...], int]:
         """Number of batches of each shape in a `plan` of groups of these sizes."""
-        found = {}
-        for bucket, members in groups_by_length(sizes, self._buckets).items():
-            shape = self._shape(sizes, bucket, len(members))
-            found[shape] = -(-len(members) // shape[0])
-        return found
+        found: collections.Counter[tuple[int, ...]] = collections.Counter()
+        for shape, members in self._shapes(sizes):
+            found[shape] += -(-len(members) // shape[0])
+        return dict(found)
 
-    @property
-    def _buckets(self) -> list[int]:
-        return bucket_lengths(self.context, few_shapes=self.few_shapes)
+    def _shapes(self, sizes: GroupSizes) -> Iterator[tuple[tuple[int, ...], list[int]]]:
+        """`PairBatch.shape` without its groups, and the groups that have it."""
+        buckets = bucket_lengths(self.context, few_shapes=self.few_shapes)
+        for bucket, members in groups_by_length(sizes, buckets).items():
+            P, T = padded_lengths(sizes, bucket, few_shapes=self.few_shapes)
+            if self.few_shapes:
+                K = int(sizes.n_continuations.max())
+                yield self._shape(K, P, T, len(members)), members
+                continue
+            # Padding is computed as well; many groups are worth a program of their own.
+            waiting: list[int] = []
+            numbers = sizes.n_continuations[members]
+            for K in np.unique(numbers).tolist():
+                waiting += np.array(members)[numbers == K].tolist()
+                shape = self._shape(K, P, T, len(waiting))
+                if len(waiting) > _MANY * shape[0] or not (numbers > K).any():
+                    yield shape, sorted(waiting)
+                    waiting = []
 
     def _shape(
-        self, sizes: GroupSizes, bucket: int, n_groups: int
+        self, K: int, P: int, T: int, n_groups: int
     ) -> tuple[int, int, int, int, int]:
-        """`PairBatch.shape` of groups of a padded length.
+        """`PairBatch.shape` of groups.
 
         On a CPU as many steps as leave the fewest padding groups, which are scored as
         well; `at_once` does not follow the number of groups beyond a power of two, so
         that files of other sizes need few programs more.
         """
-        P, T = padded_lengths(sizes, bucket, few_shapes=self.few_shapes)
-        K = int(sizes.n_continuations.max())
         at_once, steps = max(1, self.batch_tokens // (P + K * T)), _STEPS
         if not self.few_shapes:
             n = -(-n_groups // self.n_devices)

@@ -39,10 +39,19 @@ _HLO = """
   %d = f32[4,8]{1,0} convolution(%x, %x)
 }
 
+%near (x: f32[8]) -> f32[8] {
+  %y = f32[8]{0} copy(%x), "estimated_cycles":"9"
+}
+
+%far (x: f32[8]) -> f32[8] {
+  %z = f32[8]{0} custom-call(%x), custom_call_target="tpu_custom_call"
+}
+
 ENTRY %main (x: f32[8]) -> f32[8] {
   %w = f32[8]{0} while(%x), condition=%condition, body=%body
   %c = f32[8]{0} copy(%w), "estimated_cycles":"7"
   %p = f32[8]{0} custom-call(%c), custom_call_target="tpu_custom_call"
+  %s = f32[8]{0} conditional(%i, %p, %p), branch_computations={%far, %near}
 }
 """
 
@@ -53,6 +62,8 @@ def test_cycles_of_a_loop_are_those_of_all_its_trips():
         Cost("collective", 5, 0, 64),
         Cost("copy", 1, 7, 32),
         Cost("Pallas call", 1, 0, 32),
+        # Of the branches the costliest.
+        Cost("copy", 1, 9, 32),
     ]
 
 

@@ -1,5 +1,6 @@
 """Continuations on a shared prefix against scoring each concatenation from scratch."""
 
+import collections
 import dataclasses
 
 import jax
@@ -12,7 +13,7 @@ from jaxcontam.models.decoder import Decoder
 from jaxcontam.scoring.kernel import score_continuations
 from jaxcontam.scoring.local import local_scorer
 from jaxcontam.scoring.pair_plan import PairGroup
-from jaxcontam.scoring.pair_scorer import PairScorer
+from jaxcontam.scoring.pair_scorer import PairScorer, sizes_of
 
 pytestmark = pytest.mark.unoptimised
 
@@ -91,19 +92,28 @@ def test_continuation_does_not_depend_on_its_mates():
 
 
 @pytest.mark.parametrize(
-    ("n_groups", "shape"),
+    ("numbers", "shapes"),
     [
         # 512 tokens are nine prefixes of 40 ids, each with one continuation of 16.
-        (5, (8, 1, 40, 16, 8)),
-        (22, (27, 1, 40, 16, 9)),
-        (400, (27, 1, 40, 16, 9)),
+        ([1] * 5, {(8, 1, 40, 16, 8)}),
+        ([1] * 22, {(27, 1, 40, 16, 9)}),
+        ([1] * 400, {(27, 1, 40, 16, 9)}),
+        # Few groups of one continuation are padded to two, many have a program.
+        ([1, 2] * 22, {(7, 2, 40, 16, 7)}),
+        ([1, 2] * 400, {(27, 1, 40, 16, 9), (14, 2, 40, 16, 7)}),
     ],
 )
-def test_little_is_padding_at_short_prefixes_and_continuations(n_groups, shape):
+def test_little_is_padding_at_short_prefixes_and_continuations(numbers, shapes):
     scorer = PairScorer(lambda *_: None, context=64, batch_tokens=512)
     ids = draw([33, 12], seed=0)
-    groups = [PairGroup(ids[0], (ids[1],), 0, (1,))] * n_groups
-    assert {batch.shape for batch in scorer.plan(groups)} == {shape}
+    groups = [PairGroup(ids[0], (ids[1],) * n, 0, tuple(range(n))) for n in numbers]
+    plan = scorer.plan(groups)
+    assert {batch.shape for batch in plan} == shapes
+    found = [i for batch in plan for i in batch.groups]
+    assert sorted(found) == list(range(len(groups)))
+    assert scorer.n_batches(sizes_of(groups)) == collections.Counter(
+        batch.shape for batch in plan
+    )
 
 
 def test_prefix_is_never_copied_for_its_continuations():

@@ -15,13 +15,13 @@ def free_port():
         return one.getsockname()[1]
 
 
-def start_all(words, n_processes, *, n_devices=1, out_of=None):
+def start_all(words, n_processes, *, n_devices=1, out_of=None, module="train.pretrain"):
     """Start the same command once a process; `out_of(process)` tells --out apart."""
     # Optimised code would take longer to make than it saves.
     flags = f"--xla_force_host_platform_device_count={n_devices} "
     own = {"JAX_PLATFORMS": "cpu"}
     own["XLA_FLAGS"] = flags + "--xla_backend_optimization_level=0"
-    words = [sys.executable, "-m", "train.pretrain", *words]
+    words = [sys.executable, "-m", module, *words]
     if n_processes > 1:
         own["JAX_COORDINATOR_ADDRESS"] = f"127.0.0.1:{free_port()}"
         own["JAX_NUM_PROCESSES"] = str(n_processes)

@@ -21,7 +21,7 @@ from train import step
 from train.checkpoints import CHECKPOINTS_DIR, Checkpoints, restore_params, saved_steps
 from train.config import PRESETS, Compute
 from train.data import Rows, row_batches
-from train.loop import Watch, compiled_step, train
+from train.loop import Watch, _Told, compiled_step, train
 
 pytestmark = pytest.mark.unoptimised
 
@@ -195,21 +195,18 @@ def test_saving_takes_a_fiftieth_of_the_time_at_most(
     assert saved == steps
 
 
-def test_all_processes_save_by_the_clock_of_the_first_and_stop_when_one_is_told(
-    tmp_path, monkeypatch
-):
-    told = iter([(0, 0), (0, 1), (0, 0), (1, 0)])
-
-    def gather(own):
-        # This process, by whose clock nothing is due, is the second of three.
-        a_stops, is_due = next(told)
-        assert not own.any()
-        return np.array([[0, is_due], own, [a_stops, 1]])
-
-    monkeypatch.setattr("train.loop.gather", gather)
-    trained, _ = run(tmp_path)
-    assert (trained.step, trained.finished) == (4, False)
-    assert saved_steps(tmp_path) == [2, 4]
+def test_what_processes_say_is_known_two_steps_later_and_a_checkpoint_answers_it():
+    mesh: Any = SimpleNamespace(is_multi_process=True)
+    told, known, saved_at = _Told(mesh), {}, 0
+    for n in range(1, 10):
+        # Another process is told to stop before step 7.
+        told.add({"told": told._said | [n == 7, False]})
+        known[n] = told.by_all(False, n - saved_at >= 2)
+        if known[n][1]:
+            told.saved()
+            saved_at = n
+    # Due after step 2, which rides in step 3; due again after step 7.
+    assert known == {n: (n == 9, n == 5) for n in range(1, 10)}
 
 
 def test_checkpoints_that_were_asked_for_are_kept_with_the_weights_of_their_steps(

@@ -1,5 +1,6 @@
 """train.pretrain on several processes: one run, whatever their number."""
 
+import re
 import shutil
 import signal
 import time
@@ -85,6 +86,14 @@ def test_sigterm_to_one_of_four_saves_all_and_two_go_on(long_corpus, whole, tmp_
     said = run_all(words(long_corpus, "--out", out, "--mesh", "fsdp=2"), 2)
     assert f"going on at step {step:,} of" in said[0]
     assert_same_curve(out, whole)
+
+
+def test_no_step_waits_for_another_host(corpus, tmp_path):
+    counts = {"module": "tests.support.told_processes"}
+    ended = finish_all(start_all(words(corpus, "--out", tmp_path / "run"), 2, **counts))
+    assert [code for code, _, _ in ended] == [0, 0], ended
+    for _, printed, _ in ended:
+        assert re.search(r"^collectives of hosts in \d\d+ steps: 0$", printed, re.M)
 
 
 def test_when_one_of_four_is_killed_the_others_stop_and_the_run_goes_on(
