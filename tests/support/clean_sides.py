@@ -177,8 +177,8 @@ def _documents(rng: Random) -> Sides:
 
 
 def _sorted(rng: Random) -> Sides:
-    """Each side from long to short, of which the first are read."""
-    sides = _distinct(rng, (120, 40), limit=30)
+    """Each side from long to short, of which some are read."""
+    sides = _distinct(rng, (120, 40), sample=30)
     own, others = (sorted(side, key=lambda row: -len(row[0])) for side in sides.rows)
     frequency = {text: len(text) / 10 for text, _ in (*own, *others)}
     return sides._replace(rows=(own, others), frequency=frequency)
@@ -197,9 +197,9 @@ SIDES: Mapping[str, Callable[[Random], Sides]] = {
     "copies, more asked": lambda rng: _copies(rng, 160, 40),
     "copies, more known": lambda rng: _copies(rng, 40, 160),
     "documents": _documents,
-    "copies, some read": lambda rng: _copies(rng, 60, 480, limit=36),
+    "copies, some read": lambda rng: _copies(rng, 60, 480, sample=36),
     "copies in documents": lambda rng: _copies(rng, 160, 60, a_document=2),
-    "first of a sorted file": _sorted,
+    "sorted, some read": _sorted,
     "blank": _with_blanks,
 }
 """Kinds of sides."""

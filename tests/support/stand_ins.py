@@ -21,7 +21,7 @@ NOT_RUN = {
     "installs": r"pip install|python3 -m venv",
     "needs vLLM": r"\bvllm(:| serve)",
     "needs a server": r"\bapi:http",
-    "needs the network": r"\b(hf|tfds):|infini-gram:|git clone|hf download|yonatano/|"
+    "needs the network": r"\b(hf|tfds):|infini-gram:|git clone|^unzip|hf download|yonatano/|"
     r"audit EleutherAI/|lm_eval --model",
     "needs several devices or hosts": r"--mesh|--distributed|--shard pod",
     "needs weights that are pickled": r"jaxcontam convert",
