@@ -149,7 +149,7 @@ def attend_fused(
     """
     B, T, G, R, E = q_BTGRE.shape
     sizes, which = _windows(config, T), None
-    if len(sizes) > 1:
+    if window is not None and len(sizes) > 1:
         which = (window > jnp.array([size for size in sizes if size is not None])).sum()
     mixed_BTHE = _FUSED[kernel](
         q_BTGRE.reshape(B, T, G * R, E),
@@ -172,7 +172,8 @@ def _chosen(
     """Result of the kernel of one of the windows; None where there is one."""
     kernels = [kernel_of_window(window) for window in windows]
     if which is None:
-        return kernels[0](*operands)
+        (kernel,) = kernels
+        return kernel(*operands)
     return jax.lax.switch(which, kernels, *operands)
 
 

@@ -21,8 +21,8 @@ NOT_RUN = {
     "installs": r"pip install|python3 -m venv",
     "needs vLLM": r"\bvllm(:| serve)",
     "needs a server": r"\bapi:http",
-    "needs the network": r"\b(hf|tfds):|infini-gram:|git clone|^unzip|hf download|yonatano/|"
-    r"audit EleutherAI/|lm_eval --model",
+    "needs the network": r"\b(hf|tfds):|infini-gram:|git clone|^unzip|hf download|"
+    r"yonatano/|audit EleutherAI/|lm_eval --model",
     "needs several devices or hosts": r"--mesh|--distributed|--shard pod",
     "needs weights that are pickled": r"jaxcontam convert",
     "runs in the folder of a report": r"^sha256sum -c|verify \.$",
