@@ -225,6 +225,9 @@ class RunOptions:
     """Keep the checkpoints at these steps, for python -m train.export."""
     peak_tflops: float | None = None
     """Peak of all devices together, to print the share reached (MFU)."""
+    profile: int | None = None
+    """Write a profile of N steps, after the first two, to profile/ in --out, for
+    TensorBoard or Perfetto."""
     cache: Path | None = None
     """Folder of tokenised corpora (default: jaxcontam/tokens in the user's cache)."""
     mesh: str | None = None
@@ -255,7 +258,7 @@ class RunOptions:
             raise InputError(
                 "--stop-after-data goes with --prepared", hint="a folder or gs://..."
             )
-        check_positive(self, "checkpoint_steps", "keep_every")
+        check_positive(self, "checkpoint_steps", "keep_every", "profile")
         if self.peak_tflops is not None and not self.peak_tflops > 0:
             raise InputError(f"--peak-tflops must be above 0, got {self.peak_tflops}")
         check_audit_flags(self.audit_at, self.audit_every)

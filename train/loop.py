@@ -9,10 +9,12 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import itertools
 import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -46,6 +48,8 @@ OfSteps = dict[str, np.ndarray]
 
 # Steps dispatched ahead of the host: the device is never idle, and stops soon.
 _STEPS_AHEAD = 2
+# Steps before those of a profile: the first compiles.
+_UNPROFILED = 2
 # Losses are fetched this often; a report of each would wait for the device.
 _STEPS_A_FETCH = 16
 # Share of the time that checkpoints without a step of their own may stop training for;
@@ -95,6 +99,7 @@ def train(
     validation: Callable[[], Iterable[np.ndarray]] = tuple,
     watch: Watch | None = None,
     should_stop: Callable[[], bool] = lambda: False,
+    profile: tuple[Path, int] | None = None,
 ) -> Trained:
     """Train on one batch a step, resuming from the newest checkpoint if there is one.
 
@@ -108,6 +113,7 @@ def train(
         first_id: Id that begins each document; used if the configuration isolates them.
         validation: Gives the batches that are held out, rows of this process.
         should_stop: When true in any process after a step, all save and return.
+        profile: Folder of a profile of this process, and number of steps in it.
     """
     watch = watch or Watch()
     mesh = training_mesh() if mesh is None else mesh
@@ -141,7 +147,7 @@ def train(
     if done == 0 and 0 in watch.validation_steps:
         validate(0)
     saved_at, seconds_between = time.monotonic(), _SECONDS_BETWEEN[0]
-    for step in range(done + 1, n_steps + 1):
+    for step in _profiled(range(done + 1, n_steps + 1), profile):
         batch = place(next(batches))
         params, opt_state, metrics = update(params, opt_state, batch, *told.riding())
         told.add(metrics)
@@ -176,6 +182,19 @@ def train(
     if checkpoints is not None:
         checkpoints.wait()
     return Trained(nnx.merge(graphdef, params), done, done == n_steps)
+
+
+def _profiled(steps: Iterable[int], profile: tuple[Path, int] | None) -> Iterator[int]:
+    """The steps; a profile is written while some are asked for, or to their end."""
+    if profile is None:
+        yield from steps
+        return
+    folder, n = profile
+    rest = iter(steps)
+    yield from itertools.islice(rest, _UNPROFILED)
+    with jax.profiler.trace(folder):
+        yield from itertools.islice(rest, n)
+    yield from rest
 
 
 def training_mesh(shape: MeshShape | None = None) -> Mesh | None:

@@ -98,6 +98,7 @@ from train.run_folder import (
 from train.step import fresh_decoder, whole_decoder
 
 # Unless --validate-every says otherwise.
+_PROFILE_DIR = "profile"
 _N_VALIDATIONS = 20
 LOGS = (METRICS_NAME, AUDITS_NAME, VALIDATION_NAME, PAGE_NAME)
 
@@ -345,6 +346,7 @@ def _train(
             validation=held_out,
             watch=watch,
             should_stop=lambda: bool(received),
+            profile=options.profile and (run.out / _PROFILE_DIR, options.profile),
         )
     barrier("trained")
     return trained
