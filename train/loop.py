@@ -112,7 +112,8 @@ def train(
             the time, by the clock of process 0.
         first_id: Id that begins each document; used if the configuration isolates them.
         validation: Gives the batches that are held out, rows of this process.
-        should_stop: When true in any process after a step, all save and return.
+        should_stop: When true in any process after a step, all save and return: of
+            several processes three steps later, if there are as many left.
         profile: Folder of a profile of this process, and number of steps in it.
     """
     watch = watch or Watch()

@@ -63,7 +63,7 @@ class Compute:
 PLAIN = Compute()
 """float32, one micro-batch, no rematerialisation: for small models."""
 
-# At most as many layers are compiled one by one on every platform.
+# At most as many layers are compiled one by one on a CPU.
 _FEW_LAYERS = 4
 
 Numbers = dict[str, jax.Array]
@@ -88,14 +88,15 @@ def batch_loss(
     # CPU a tenth of a small model's time. But where a layer is computed or gathered
     # again, the scan keeps both times apart; and many layers take long to compile.
     is_plain = not compute.remat and not layout.axes
-    is_cuda = decoder.hardware.platform == "cuda"
+    platform = decoder.hardware.platform
+    is_few = platform == "cpu" and decoder.config.n_layers <= _FEW_LAYERS
     inputs_BT, segments_BT = batch_BT[:, :-1], None
     if first_id is not None:
         segments_BT = jnp.cumsum(inputs_BT == first_id, axis=1)
     hidden_BTD = decoder(
         inputs_BT,
         remat=compute.remat,
-        unroll=is_plain and (is_cuda or decoder.config.n_layers <= _FEW_LAYERS),
+        unroll=is_plain and (is_few or platform == "cuda"),
         sharding=layout,
         segments_BT=segments_BT,
     )
@@ -104,7 +105,7 @@ def batch_loss(
         decoder.head_VD.astype(compute.dtype),
         batch_BT[:, 1:].reshape(-1),
         decoder.config.logit_softcap,
-        decoder.hardware.platform,
+        platform,
     )
     return loss, {}
 

@@ -1,8 +1,10 @@
 """From strata to pairs: every example as the prefix of others of its stratum.
 
-Within a stratum examples stand in the order of their ids, and each is scored after
-each other one in the same shapes, so nothing in the plan depends on the order under
-test. Nor does a `Seam`, which leaves of each pair what lies around its boundary.
+Within a stratum examples stand in the order of their ids, so nothing in the plan
+depends on the order under test. Nor does a `Seam`, which leaves of each pair what lies
+around its boundary. Shapes follow an example's number of continuations: all others of
+its stratum, or, for direction, what its place in a run needs, which is the same
+whichever runs are reversed.
 
 Dimension key
     K  strata

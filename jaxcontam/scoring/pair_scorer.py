@@ -169,9 +169,10 @@ class PairScorer:
             numbers = sizes.n_continuations[members]
             for K in np.unique(numbers).tolist():
                 waiting += np.array(members)[numbers == K].tolist()
-                shape = self._shape(K, P, T, len(waiting))
-                if len(waiting) > _MANY * shape[0] or not (numbers > K).any():
-                    yield shape, sorted(waiting)
+                at_once = max(1, self.batch_tokens // (P + K * T))
+                is_many = len(waiting) > _MANY * self.n_devices * _STEPS * at_once
+                if is_many or not (numbers > K).any():
+                    yield self._shape(K, P, T, len(waiting)), sorted(waiting)
                     waiting = []
 
     def _shape(

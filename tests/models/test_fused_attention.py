@@ -365,6 +365,22 @@ def custom_calls(text):
     return re.findall(r"custom_call @([^(]+)\(", text)
 
 
+@pytest.mark.parametrize(
+    ("windows", "length", "found"),
+    [
+        ((200, None), 200, [None]),
+        ((200, 300), 150, [None]),
+        ((200, 37, None), 150, [37, None]),
+        ((200, 37, None), 300, [37, 200, None]),
+        ((37, 100), 200, [37, 100]),
+        ((), 8, [None]),
+    ],
+)
+def test_windows_that_hide_nothing_are_one(windows, length, found):
+    config = dataclasses.replace(SHAPE, n_layers=len(windows) or 2, windows=windows)
+    assert fused_attention._windows(config, length) == found
+
+
 @pytest.mark.parametrize("windows", [(), (100, 100)])
 def test_bfloat16_scorer_on_a_gpu_asks_for_cudnn(windows):
     text = scorer_text(change(windows=windows), "bfloat16", H100)

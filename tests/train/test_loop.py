@@ -195,7 +195,9 @@ def test_saving_takes_a_fiftieth_of_the_time_at_most(
     assert saved == steps
 
 
-def test_what_processes_say_is_known_two_steps_later_and_a_checkpoint_answers_it():
+def test_what_processes_say_is_known_two_steps_later_and_a_checkpoint_answers_it(
+    monkeypatch,
+):
     mesh: Any = SimpleNamespace(is_multi_process=True)
     told, known, saved_at = _Told(mesh), {}, 0
     for n in range(1, 10):
@@ -207,6 +209,10 @@ def test_what_processes_say_is_known_two_steps_later_and_a_checkpoint_answers_it
             saved_at = n
     # Due after step 2, which rides in step 3; due again after step 7.
     assert known == {n: (n == 9, n == 5) for n in range(1, 10)}
+    # The clock of process 0 alone decides.
+    monkeypatch.setattr("train.loop.is_first", lambda: False)
+    told.by_all(True, True)
+    assert told._said.tolist() == [True, False]
 
 
 def test_checkpoints_that_were_asked_for_are_kept_with_the_weights_of_their_steps(
