@@ -334,6 +334,9 @@ def _train(
             watch = dataclasses.replace(
                 watch, steps=log.steps, validation=log.validation
             )
+        profile = None
+        if options.profile is not None:
+            profile = run.out / _PROFILE_DIR, options.profile
         trained = train(
             run.config,
             decoder,
@@ -346,7 +349,7 @@ def _train(
             validation=held_out,
             watch=watch,
             should_stop=lambda: bool(received),
-            profile=options.profile and (run.out / _PROFILE_DIR, options.profile),
+            profile=profile,
         )
     barrier("trained")
     return trained
