@@ -226,8 +226,8 @@ class RunOptions:
     peak_tflops: float | None = None
     """Peak of all devices together, to print the share reached (MFU)."""
     profile: int | None = None
-    """Write a profile of N steps, after the first two, to profile/ in --out, for
-    TensorBoard or Perfetto."""
+    """Write a profile of N steps, after the first two, to profile/ in --out, for XProf
+    or Perfetto."""
     cache: Path | None = None
     """Folder of tokenised corpora (default: jaxcontam/tokens in the user's cache)."""
     mesh: str | None = None

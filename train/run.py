@@ -97,8 +97,8 @@ from train.run_folder import (
 )
 from train.step import fresh_decoder, whole_decoder
 
-# Unless --validate-every says otherwise.
 _PROFILE_DIR = "profile"
+# Unless --validate-every says otherwise.
 _N_VALIDATIONS = 20
 LOGS = (METRICS_NAME, AUDITS_NAME, VALIDATION_NAME, PAGE_NAME)
 

@@ -143,9 +143,9 @@ def attend_fused(
     """Causal attention of whole sequences by `cudnn` or `splash`, `[B, T, G, R, E]`.
 
     Queries and keys come rotated. A kernel is compiled for each distinct window of the
-    model at T, and `window`, the layer's, an int32 scalar, chooses; None where there is
-    one. Scores and the softmax are float32; the mixed values are rounded to the
-    operands' dtype, which is what the output projection reads.
+    model at T, and `window`, the layer's, an int32 scalar, chooses; None if all layers
+    see equally far. Scores and the softmax are float32; the mixed values are rounded to
+    the operands' dtype, which is what the output projection reads.
     """
     B, T, G, R, E = q_BTGRE.shape
     sizes, which = _windows(config, T), None

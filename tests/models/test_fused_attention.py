@@ -381,12 +381,14 @@ def test_windows_that_hide_nothing_are_one(windows, length, found):
     assert fused_attention._windows(config, length) == found
 
 
-@pytest.mark.parametrize("windows", [(), (100, 100)])
-def test_bfloat16_scorer_on_a_gpu_asks_for_cudnn(windows):
+@pytest.mark.parametrize(
+    ("windows", "sizes"), [((), [0]), ((100, 100), [100]), ((100, None), [100, 0])]
+)
+def test_bfloat16_scorer_on_a_gpu_asks_for_cudnn(windows, sizes):
     text = scorer_text(change(windows=windows), "bfloat16", H100)
-    assert custom_calls(text) == ["__cudnn$fmhaSoftmax"]
-    (size,) = re.findall(r"sliding_window_length\\22: (\d+)", text)
-    assert int(size) == (100 if windows else 0)
+    assert custom_calls(text) == ["__cudnn$fmhaSoftmax"] * len(sizes)
+    found = re.findall(r"sliding_window_length\\22: (\d+)", text)
+    assert [int(size) for size in found] == sizes
     assert "256x256" not in text, "no array of all pairs of tokens"
     exact = scorer_text(change(windows=windows), "float32", H100)
     assert custom_calls(exact) == []
